@@ -117,7 +117,7 @@ def main():
             else:
                 sys.exit(f"not refused: {values}")
     files = {"node.yaml": ["1.26", "1.37"], "pods.yaml": ["1.26", "1.37"], "claims.yaml": ["1.34", "1.36", "1.37"],
-             "remote.yaml": ["1.26", "1.37"]}
+             "remote.yaml": ["1.26", "1.37"], "models.yaml": ["1.26", "1.37"]}
     for name, versions in files.items():
         path = pathlib.Path("deploy/kubernetes") / name
         print(f"{path}: {check(documents(path.read_text(), path), versions)} comparisons")

@@ -14,15 +14,15 @@ SETTINGS = ["rights.owner={ rt = true, control = true }", "guests.hold_ms=1000"]
 
 
 class Daemon:
-    """`reef serve --guests` on the CPU device, with a folder of its own: that of a node."""
+    """`reef serve --guests` on the CPU device, with a folder of its own: that of a node. It may have further flags."""
 
-    def __init__(self):
+    def __init__(self, *more):
         self.folder = Path(tempfile.mkdtemp(prefix="reef-engine-"))
         flags = [flag for setting in SETTINGS for flag in ("--set", setting)]
         command = [COMMAND, "serve", "--device", "cpu:0?units=1", "--guests"]
         with open(self.folder / "log", "wb") as log:
             self.child = subprocess.Popen(
-                [*command, "--socket-dir", str(self.folder / "reef"), *flags],
+                [*command, "--socket-dir", str(self.folder / "reef"), *flags, *more],
                 stdout=log,
                 stderr=log,
             )

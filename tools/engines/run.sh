@@ -6,7 +6,7 @@ cd "$(dirname "$0")"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 failed=()
-for pair in compare:json ray:ray torchrun:torch kserve:kserve serving:transformers; do
+for pair in compare:json ray:ray front:ray torchrun:torch kserve:kserve serving:transformers; do
     name=${pair%:*} package=${pair#*:}
     if ! "$1" -c "import importlib.util, sys; sys.exit(importlib.util.find_spec('$package') is None)"; then
         echo "skipped: engines: $name: $package is not installed"

@@ -1,4 +1,4 @@
-"""KServe: its own clients against the daemon as it is, and its own reader of the runtime in deploy/kserve."""
+"""KServe: its own clients against the daemon as it is, and its own readers of the manifests in deploy/kserve."""
 
 import socket
 import subprocess
@@ -17,6 +17,7 @@ except ImportError:
     kserve = None
 
 RUNTIME = Path(__file__).parents[2] / "deploy/kserve/serving-runtime.yaml"
+SERVICE = RUNTIME.with_name("inference-service.yaml")
 MODEL = "resnet18"
 
 
@@ -87,6 +88,13 @@ class Runtime(unittest.TestCase):
         self.assertLessEqual(set(runtime["spec"]), known)
         # With what it requires, or the constructor refuses it.
         kserve.V1alpha1ServingRuntimeSpec(containers=runtime["spec"]["containers"])
+
+    def test_inference_service_has_kserve_fields_alone(self):
+        service = yaml.safe_load(SERVICE.read_text())
+        predictor = service["spec"]["predictor"]
+        self.assertLessEqual(set(service), set(kserve.V1beta1InferenceService.attribute_map.values()))
+        self.assertLessEqual(set(predictor), set(kserve.V1beta1PredictorSpec.attribute_map.values()))
+        self.assertLessEqual(set(predictor["model"]), set(kserve.V1beta1ModelSpec.attribute_map.values()))
 
 
 if __name__ == "__main__":

@@ -434,8 +434,8 @@ class Served(unittest.TestCase):
                 be = daemon.best_effort()
                 be.run("large", picture(size=160))
                 timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
-                timer.start()
                 with self.assertRaises(KeyboardInterrupt):
+                    timer.start()  # here, as the signal may come before the next line
                     for _ in range(1000):
                         be.run("large", picture(size=160))
                 timer.join()
@@ -626,7 +626,7 @@ class Sessions(unittest.TestCase):
         def connect(folder, model, *args):
             if model == "slow":
                 begins.set()
-                may_end.wait(60)
+                may_end.wait(600)
             return mock.Mock(model=model, **{"is_lost.return_value": False})
 
         daemon = _daemon.Daemon(mock.Mock(folder=None), True)
@@ -636,7 +636,7 @@ class Sessions(unittest.TestCase):
             begins.wait(60)
             quick = threading.Thread(target=daemon._session, args=("quick",), daemon=True)
             quick.start()
-            quick.join(10)
+            quick.join(60)
             is_done = not quick.is_alive()
             may_end.set()
             slow.join()

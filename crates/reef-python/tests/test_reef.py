@@ -223,8 +223,8 @@ class Networks(unittest.TestCase):
         with self.device.best_effort() as be:
             jobs = [be.submit(net, picture(size=224)) for _ in range(3)]
             timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
-            timer.start()
             with self.assertRaises(KeyboardInterrupt):
+                timer.start()  # here, as the signal may come before the next line
                 jobs[-1].result()
                 time.sleep(60)  # sleep: until the signal, as the request may have ended before
             timer.join()
@@ -242,8 +242,8 @@ class Networks(unittest.TestCase):
             previous = signal.signal(signal.SIGINT, handler)
             try:
                 timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
-                timer.start()
                 with self.assertRaises(KeyboardInterrupt):
+                    timer.start()  # here, as the signal may come before the next line
                     job.result()
                     time.sleep(60)  # sleep: until the signal, as the request may have ended before
                 timer.join()
@@ -264,8 +264,8 @@ def handler(*_):
     raise KeyboardInterrupt
 
 signal.signal(signal.SIGINT, handler)
-threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:
+    threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
     jobs[-1].result()
     time.sleep(60)  # sleep: until the signal, as the request may have ended before
 except KeyboardInterrupt:

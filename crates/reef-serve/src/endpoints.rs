@@ -28,12 +28,13 @@ pub(crate) struct Listeners {
     pub(crate) sockets: Sockets,
 }
 
-/// Replaces addresses of the configuration by those of passed sockets, so that both are checked
-/// alike.
+/// Replaces addresses and the folder of the configuration by those of passed sockets, so that both
+/// are checked alike.
 pub(crate) fn with_passed(mut config: Config, passed: &PassedSockets) -> Config {
     let listen = &mut config.listen;
     listen.grpc = passed.address(Protocol::Grpc).or(listen.grpc);
     listen.http = passed.address(Protocol::Http).or(listen.http);
+    listen.folder = passed.folder().or(listen.folder.take());
     config
 }
 

@@ -16,6 +16,7 @@ use crate::models::registry::state::Registry;
 use crate::models::repository::Repository;
 use crate::models::shaped::variant::Variant;
 use crate::name::ModelName;
+use crate::net::folder::folder;
 use crate::net::identity::client_id::ClientId;
 use crate::net::identity::peer::Peer;
 use crate::net::identity::principal::{ANONYMOUS, OTHERS, Principal};
@@ -28,6 +29,7 @@ use crate::observe::devices::DeviceSnapshot;
 use crate::observe::exposition::Exposition;
 use crate::observe::metrics::Snapshot;
 use crate::observe::observer::Observer;
+use crate::observe::residency::ResidencyCollector;
 use crate::observe::scrapes::Scrapes;
 use crate::observe::triton::GpuCollector;
 use crate::requests::buffer_pool::BufferPool;
@@ -35,6 +37,8 @@ use crate::requests::job::{BoundInput, BoundOutput, Job, Phases};
 use crate::requests::regions::Regions;
 use crate::requests::serial_work::SerialWork;
 use crate::requests::worker_pool::WorkerPool;
+use crate::residency::mover::SuspendingMover;
+use crate::residency::residents::Residents;
 use crate::suspend::suspensions::Suspensions;
 use crate::tenants::registry::Tenants;
 use crate::tenants::tenant::Tenant;
@@ -42,7 +46,7 @@ use bytes::Bytes;
 use reef::Account;
 use reef_guest::places::Parts;
 use reef_suspend::Suspended;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
@@ -167,6 +171,9 @@ impl Server {
                 .with_processes(config.models.processes);
         let observer = Arc::new(Observer::default());
         observer.metrics.add(Box::new(GpuCollector::default()));
+        if config.guests.listen {
+            open_residents(&config, &observer)?;
+        }
         let registry = Arc::new(Registry::new(&nodes, repository, &config, &observer));
         registry.follow(losses)?;
         let slot_counts = SlotCounts::new(config.limits.clients, config.limits.regions);
@@ -463,7 +470,10 @@ impl Server {
                     let gone = Error::Unavailable("the model was unloaded".into());
                     (Err(model.node().explain(gone)), None)
                 }
-                Err(_) => (Err(Error::Deadline(format!("timed out after {time:?}"))), None),
+                Err(_) => {
+                    let late = || Error::Deadline(format!("timed out after {time:?}"));
+                    (Err(model.late(class).unwrap_or_else(late)), None)
+                }
             },
         };
         answer_count.set(phases, result.as_ref().map(drop));
@@ -515,6 +525,18 @@ fn open_devices(config: &Config) -> Result<Nodes> {
         tracing::info!("{why}");
     }
     Nodes::open(&devices, &config.scheduler, config.rt.reserve)
+}
+
+/// Prepares models that are on the GPU on demand, before the first one is loaded.
+fn open_residents(config: &Config, observer: &Observer) -> Result<()> {
+    let records = folder(config.listen.folder.as_deref()).join("suspended");
+    let program = std::env::current_exe().map_err(|e| Error::system("this program", e))?;
+    let suspensions = Arc::new(Suspensions::new(Weak::new(), records, program));
+    let mover = SuspendingMover::new(suspensions.clone());
+    observer.suspensions.get_or_init(|| suspensions);
+    let residents = observer.residents.get_or_init(|| Residents::new(Box::new(mover)));
+    observer.metrics.add(Box::new(ResidencyCollector(residents.clone())));
+    Ok(())
 }
 
 /// Returns the state of a device, of which `memory` is reserved.

@@ -152,8 +152,7 @@ impl Handler for Deaf {
 
 fn raw_client(address: &str) -> Client {
     let address: Address = address.parse().unwrap();
-    let mut options =
-        ClientOptions::new(schema(), move || address.connect(Duration::from_secs(5), None));
+    let mut options = ClientOptions::new(schema(), move || address.connect(SOON, None));
     let request = reef_remote::messages::Request { device: "cpu:0".into(), is_migrated: false };
     options.request = codec::write(&request).unwrap();
     Client::open(options, Box::new(Deaf)).unwrap()

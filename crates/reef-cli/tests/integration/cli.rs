@@ -301,9 +301,13 @@ fn demo_begins_with_long_blocks_and_ends_with_a_sentence() {
     assert!(last.starts_with("Next to networks a request took "), "{said}");
     let [reef, priorities] = [" reef ", " stream-priority "].map(|name| {
         let row = said.lines().rfind(|line| line.starts_with(name)).unwrap(); // of the last table
-        row.split_whitespace().rev().nth(1).unwrap()
+        let mut words = row.split_whitespace().rev();
+        match words.next() {
+            Some("%") => format!("{} %", words.next().unwrap()),
+            _ => "none".into(), // alone it got nothing in so short a time
+        }
     });
-    let kept = format!("best-effort work kept {reef} % and {priorities} %.");
+    let kept = format!("best-effort work kept {reef} and {priorities}.");
     assert!(last.ends_with(&kept), "{said}");
     assert!(!said.contains("padded"), "no row has padding, so there is no column: {said}");
 }

@@ -519,14 +519,18 @@ fn contexts_are_charged_and_limits_are_shown() {
     let pid = said("number ");
     let of = format!("device=\"{}\",job=\"ctx\"", "66616b6520646576696365206e6f2030");
     // Replaced as a whole: the library may read it at any time.
-    let takes = |mib: u64| {
+    let lists = |bytes: &str, percent: u32| {
         let whole = folder.path("processes.new");
-        std::fs::write(&whole, format!("{pid} {} 37\n", mib << 20)).unwrap();
+        std::fs::write(&whole, format!("{pid} {bytes} {percent}\n")).unwrap();
         std::fs::rename(whole, &processes).unwrap();
+    };
+    let takes = |mib: u64| lists(&(mib << 20).to_string(), 37);
+    let is_busy = |ratio: &str| {
+        wait_for(&folder, &format!("reef_limit_process_busy_ratio{{{of},pid=\"{pid}\"}} {ratio}"));
     };
     takes(5);
     wait_for(&folder, &format!("reef_limit_memory_overhead_bytes{{{of}}} 3145728.0"));
-    wait_for(&folder, &format!("reef_limit_process_busy_ratio{{{of},pid=\"{pid}\"}} 0.37"));
+    is_busy("0.37");
     let gpu = "{gpu_uuid=\"GPU-66616b65-2064-6576-6963-65206e6f2030\"}";
     for (name, value) in [
         ("nv_gpu_utilization", "0.37"),
@@ -537,10 +541,13 @@ fn contexts_are_charged_and_limits_are_shown() {
     ] {
         wait_for(&folder, &format!("{name}{gpu} {value}"));
     }
+    // A reading between two allocations would count the first one as a part of these 5 MiB.
+    lists("-", 38);
+    is_busy("0.38"); // the last reading of 5 MiB is over
     child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
     // A block of 2 MiB is reserved for each piece. There is no room for another block.
     assert_eq!(said("got "), "1 MiB", "8 MiB less 2 of its own and 3 of its context");
-    takes(8); // else the next reading finds a context of nothing
+    takes(8); // four of its own, and four of its context
     wait_for(&folder, &format!("reef_limit_memory_used_bytes{{{of}}} 8388608.0"));
     let top = ["top", "--folder", &folder.path(""), "--interval", "50ms", "--count", "1", "--json"];
     let view = json(&says(&top));

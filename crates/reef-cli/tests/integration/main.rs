@@ -36,6 +36,8 @@ mod migration;
 mod migration_devices;
 mod models;
 mod remote;
+#[cfg(feature = "daemon")]
+mod residency;
 mod run;
 #[cfg(feature = "daemon")]
 mod serve;

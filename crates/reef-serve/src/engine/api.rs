@@ -134,6 +134,12 @@ pub(crate) trait DeviceModel: Debug + Send + Sync {
         None
     }
 
+    /// Returns the error for a request of a class whose time is over, if it waits for a process
+    /// that is off the GPU.
+    fn late(&self, _: Class) -> Option<Error> {
+        None
+    }
+
     /// Starts nothing any more: the model is being unloaded.
     fn close(&self) {}
 

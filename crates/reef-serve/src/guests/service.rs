@@ -21,7 +21,7 @@ use reef_guest::join::JoinRequest;
 use reef_guest::registry::{Caller, MemoryReply, Registry};
 use reef_nvml::Nvml;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// Guests register until it is dropped.
 #[derive(Debug)]
@@ -92,8 +92,10 @@ impl Guests {
             .map_err(|e| Error::system("cannot start the thread for limits", e))?;
         let records = path.with_file_name("suspended");
         let program = std::env::current_exe().map_err(|e| Error::system("this program", e))?;
-        let suspensions = Suspensions::new(Arc::downgrade(&registry), records, program);
-        let suspensions = server.observer.suspensions.get_or_init(|| Arc::new(suspensions));
+        let suspensions = server.observer.suspensions.get_or_init(|| {
+            Arc::new(Suspensions::new(Weak::new(), records, program)) // there are no models
+        });
+        suspensions.attach(Arc::downgrade(&registry));
         let of = Arc::downgrade(server);
         let settings = move || {
             of.upgrade()

@@ -2,13 +2,17 @@
 
 use crate::error::Error;
 use crate::net::identity::client_id::Protocol;
+use crate::residency::residents::no_room;
 use axum::Extension;
 use axum::http::StatusCode;
-use axum::http::header::{CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
+use axum::http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::json;
 use tonic::{Code, Status};
+
+/// Time after which a client may repeat a request for a model that has not returned, in seconds.
+const RETRY_SECONDS: &str = "1";
 
 /// Converts an error to a gRPC status.
 pub(crate) fn status(error: Error) -> Status {
@@ -161,6 +165,9 @@ fn answer(error: &Error, json: Vec<u8>) -> Response {
     if status == StatusCode::UNAUTHORIZED {
         let scheme = HeaderValue::from_static("Bearer");
         response.headers_mut().insert(WWW_AUTHENTICATE, scheme);
+    }
+    if *error == no_room() {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static(RETRY_SECONDS));
     }
     response
 }

@@ -87,6 +87,15 @@ impl Default for Instances {
     }
 }
 
+impl Instances {
+    /// Returns the number for each class that has any, with the name of the class.
+    pub(crate) fn each(self) -> impl Iterator<Item = (&'static str, usize)> {
+        let all = [(Class::RealTime, self.rt), (Class::BestEffort, self.be)];
+        let some = all.into_iter().filter(|(_, count)| *count > 0);
+        some.map(|(class, count)| (class.name(), count))
+    }
+}
+
 /// Maximum length of the file, in bytes.
 const MAX_BYTES: u64 = 64 << 10;
 
@@ -108,10 +117,15 @@ impl Description {
 
     /// Refuses numbers out of range.
     pub(super) fn check(&self) -> Result<(), String> {
+        // A program may do without the processes of one class.
+        let least = usize::from(self.engine != Some(EngineKind::Process));
         for count in [self.instances.rt, self.instances.be] {
-            if !(1..=MAX_INSTANCES).contains(&count) {
-                return Err(format!("instances must be 1 to {MAX_INSTANCES}, got {count}"));
+            if !(least..=MAX_INSTANCES).contains(&count) {
+                return Err(format!("instances must be {least} to {MAX_INSTANCES}, got {count}"));
             }
+        }
+        if self.instances.rt + self.instances.be == 0 {
+            return Err("instances must be at least 1 for one class, got 0 for both".into());
         }
         if self.devices.is_some() && self.replicas.is_some() {
             return Err("devices and replicas cannot be set together".into());
@@ -310,6 +324,24 @@ mod tests {
         assert_eq!(check("engine = \"process\""), Err(want.into()));
         let want = "process.command must be a program and its arguments";
         assert_eq!(check("engine = \"auto\"\n[process]\n"), Err(want.into()));
+    }
+
+    #[test]
+    fn one_class_of_a_program_may_have_no_instance() {
+        let check = |engine: &str, rt: usize, be: usize| {
+            let text = format!("{engine}\ninstances = {{ rt = {rt}, be = {be} }}\n");
+            toml::from_str::<Description>(&text).unwrap().check()
+        };
+        let process = "engine = \"process\"\nprocess.command = [\"p\"]";
+        for (rt, be) in [(0, 1), (1, 0), (16, 0)] {
+            assert_eq!(check(process, rt, be), Ok(()));
+        }
+        let want = "instances must be at least 1 for one class, got 0 for both";
+        assert_eq!(check(process, 0, 0), Err(want.into()));
+        assert_eq!(check(process, 17, 0), Err("instances must be 0 to 16, got 17".into()));
+        for engine in ["", "engine = \"auto\""] {
+            assert_eq!(check(engine, 0, 1), Err("instances must be 1 to 16, got 0".into()));
+        }
     }
 
     #[test]

@@ -206,14 +206,38 @@ impl LoadedModel {
         self.entries.enter()
     }
 
+    /// Refuses a request of a class for which it has no instance.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid`.
+    pub(crate) fn check_class(&self, class: Class) -> Result<()> {
+        if [self.spec.instances.rt, self.spec.instances.be][class as usize] > 0 {
+            return Ok(());
+        }
+        let name = if class == Class::RealTime { "real-time" } else { "best-effort" };
+        Err(Error::Invalid(format!(
+            "model {}: has no instance for {name} requests: instances.{class} is 0",
+            self.title
+        )))
+    }
+
     /// Queues a request in its class.
     ///
     /// # Errors
     ///
-    /// Errors of [`Queue::push`]; `Unavailable` if its device is lost.
+    /// Errors of [`check_class`](Self::check_class) and of [`Queue::push`]; `Unavailable` if its
+    /// device is lost.
     pub(crate) fn submit(&self, job: Job) -> Result<()> {
         let class = job.priority.class();
+        self.check_class(class)?; // it may have another one than it asked for
         self.queue(class).push(job).map_err(|error| self.node().explain(error))
+    }
+
+    /// Returns the error for a request of a class whose time is over before it has an answer, if it
+    /// is another one than that.
+    pub(crate) fn late(&self, class: Class) -> Option<Error> {
+        self.base.loaded.late(class)
     }
 
     /// Counts a request that has ended, once: `None` if its client disconnected before its answer.

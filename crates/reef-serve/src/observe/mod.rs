@@ -14,6 +14,7 @@ pub(crate) mod metrics;
 pub(crate) mod observer;
 mod process;
 pub(crate) mod recording;
+pub(crate) mod residency;
 pub(crate) mod scrapes;
 mod series;
 pub(crate) mod shares;

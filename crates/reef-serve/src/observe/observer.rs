@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::observe::latency::Latencies;
 use crate::observe::metrics::Metrics;
 use crate::observe::tracer::Tracer;
+use crate::residency::residents::Residents;
 use crate::suspend::memory_policy::MemoryPolicy;
 use crate::suspend::suspensions::Suspensions;
 use parking_lot::{Mutex, RwLock};
@@ -26,8 +27,10 @@ pub(crate) struct Observer {
     pub(crate) guests: Mutex<(Weak<Registry>, Vec<u32>)>,
     /// Limits of unmodified programs. Set once the registry of guests is open.
     pub(crate) limits: OnceLock<Arc<RwLock<Audit>>>,
-    /// Set once the registry of guests is open.
+    /// Set if guests may register.
     pub(crate) suspensions: OnceLock<Arc<Suspensions>>,
+    /// Models that are on the GPU on demand. Set if guests may register.
+    pub(crate) residents: OnceLock<Arc<Residents>>,
     /// Memory for real-time work, once guests may register.
     pub(crate) memory_policy: OnceLock<MemoryPolicy>,
 }

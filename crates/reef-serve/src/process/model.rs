@@ -7,9 +7,11 @@ use crate::class::Class;
 use crate::engine::api::{DeviceModel, Instance, Run, RunTiming};
 use crate::engine::call::{Call, CallOutput, TextAbilities};
 use crate::error::{Error, Result};
+use crate::residency::residents::{Residents, no_room};
 use crate::tensor::TensorInfos;
 use parking_lot::Mutex;
 use reef::{ClientConfig, HostMemory};
+use reef_suspend::Uuid;
 use std::any::Any;
 use std::sync::Arc;
 
@@ -26,6 +28,10 @@ pub(crate) struct ProcessModelSpec<'a> {
     pub(crate) max_bytes: u64,
     /// Maximum size of a batch; 1: requests come alone.
     pub(crate) max_batch: usize,
+    /// Set if its processes are on the GPU on demand.
+    pub(crate) residents: Option<&'a Arc<Residents>>,
+    /// Identity of the device, if that is a GPU.
+    pub(crate) gpu: Option<Uuid>,
 }
 
 /// A model whose processes run.
@@ -86,6 +92,8 @@ impl ProcessModelSpec<'_> {
             device: self.device.into(),
             max_bytes: self.max_bytes,
             max_batch: self.max_batch,
+            residents: self.residents.cloned(),
+            gpu: self.gpu,
         }
     }
 
@@ -159,6 +167,12 @@ impl DeviceModel for ProcessModel {
 
     fn text(&self) -> Option<&TextAbilities> {
         self.tensors.text.as_ref()
+    }
+
+    fn late(&self, class: Class) -> Option<Error> {
+        let of_class = || self.seats.iter().filter(|(of, _)| *of == class);
+        let is_off = of_class().count() > 0 && of_class().all(|(_, seat)| seat.is_off());
+        is_off.then(no_room)
     }
 
     fn close(&self) {

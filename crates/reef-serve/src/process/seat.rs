@@ -10,11 +10,14 @@ use super::batch::BatchEnd;
 use super::connection::{Bounds, Broken, Connection, Identity, Tensors, process_ended};
 use super::message::{PROTOCOL, ToProcess};
 use super::output;
-use super::settings::Program;
+use super::settings::{Demand, Program};
 use super::spawn::{pid, spawn};
 use crate::engine::call::{Call, CallOutput};
 use crate::error::{Error, Result};
+use crate::residency::facts::{Facts, ProcessName};
+use crate::residency::residents::{Refusal, Resident, ResidentUse, Residents};
 use parking_lot::{Condvar, Mutex};
+use reef_suspend::Uuid;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -53,6 +56,10 @@ pub(super) struct Role {
     pub(super) max_bytes: u64,
     /// Maximum size of a batch; 1: requests come alone.
     pub(super) max_batch: usize,
+    /// Set if its process is on the GPU on demand.
+    pub(super) residents: Option<Arc<Residents>>,
+    /// Identity of its device, if that is a GPU.
+    pub(super) gpu: Option<Uuid>,
 }
 
 /// One instance of a model.
@@ -60,6 +67,7 @@ pub(super) struct Role {
 pub(super) struct Seat {
     role: Role,
     title: Arc<str>,
+    resident: Option<Resident>,
     state: Mutex<State>,
     change: Condvar,
 }
@@ -94,6 +102,20 @@ struct State {
     ending: Option<Instant>,
 }
 
+impl Role {
+    /// Adds its process to those that are on the GPU on demand, if it is one of them.
+    fn resident(&self, title: &Arc<str>) -> Result<Option<Resident>> {
+        let wishes = self.program.demand().zip(self.residents.as_ref());
+        let Some((demand, residents)) = wishes else { return Ok(None) };
+        let class = crate::class::parse(self.class)?;
+        let (version, instance) = (self.version, self.instance);
+        let (model, device) = (self.model.clone(), self.device.clone());
+        let name = ProcessName { model, version, class, instance, device };
+        let (title, Demand { idle, limit }, device) = (title.clone(), demand, self.gpu);
+        residents.add(Facts { name, title, idle, limit, device }).map(Some)
+    }
+}
+
 impl Seat {
     /// Starts the first process, without waiting until it is ready.
     ///
@@ -101,8 +123,9 @@ impl Seat {
     ///
     /// `Failed` if there is no thread for it.
     pub(super) fn start(role: Role) -> Result<Arc<Self>> {
-        let title =
+        let title: Arc<str> =
             format!("{}/{} {} {}", role.model, role.version, role.class, role.instance).into();
+        let resident = role.resident(&title)?;
         let state = State {
             phase: Phase::Down,
             pid: None,
@@ -114,7 +137,8 @@ impl Seat {
             is_closed: false,
             ending: None,
         };
-        let seat = Arc::new(Self { role, title, state: Mutex::new(state), change: Condvar::new() });
+        let (state, change) = (Mutex::new(state), Condvar::new());
+        let seat = Arc::new(Self { role, title, resident, state, change });
         let own = seat.clone();
         let thread =
             thread::Builder::new().name("reef-process".into()).spawn(move || own.supervise());
@@ -153,6 +177,7 @@ impl Seat {
     /// Errors of the program; `Deadline`; `Unavailable` if the process ends, or cannot be started.
     pub(super) fn call(&self, call: Call<'_>) -> Result<Vec<CallOutput>> {
         let deadline = Instant::now() + call.time;
+        let _resident = self.enter(call.time, call.gone)?;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let (mut connection, tensors) = self.take(&[call], left, call.gone)?;
@@ -177,6 +202,10 @@ impl Seat {
         let begun = Instant::now();
         let gone = || calls.iter().all(|call| (call.gone)());
         let longest = calls.iter().map(|call| call.time).max().unwrap_or_default();
+        let entered = self.enter(longest, &gone);
+        if let Err(error) = &entered {
+            return calls.iter().map(|_| Err(error.clone())).collect();
+        }
         loop {
             let taken = self.take(calls, longest.saturating_sub(begun.elapsed()), &gone);
             let (mut connection, tensors) = match taken {
@@ -197,6 +226,31 @@ impl Seat {
                 }
             }
         }
+    }
+
+    /// Has the process on the GPU until the result is dropped, if it is there on demand.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` if it does not return within `time`, or is kept away.
+    fn enter(&self, time: Duration, gone: &dyn Fn() -> bool) -> Result<Option<ResidentUse<'_>>> {
+        let Some(resident) = &self.resident else { return Ok(None) };
+        match resident.enter(time, gone) {
+            Ok(entered) => Ok(Some(entered)),
+            Err(Refusal::Away(error)) => Err(error),
+            Err(Refusal::Lost(error)) => {
+                let mut state = self.state.lock();
+                tracing::warn!(model = %self.title, why = %error, "the process is killed");
+                state.killed = Some(error.clone());
+                state.signal(Signal::KILL);
+                Err(error)
+            }
+        }
+    }
+
+    /// True if its process has left the GPU, or moves.
+    pub(super) fn is_off(&self) -> bool {
+        self.resident.as_ref().is_some_and(Resident::is_off)
     }
 
     /// Takes the connection of a ready process, unless all `calls` need the state of a process that
@@ -273,9 +327,13 @@ impl Seat {
     /// Has the process end, without waiting for it.
     pub(super) fn begin_end(&self) {
         self.close();
+        let is_away = self.resident.as_ref().is_some_and(Resident::is_away);
         let mut state = self.state.lock();
         state.ending.get_or_insert_with(Instant::now);
         state.hang_up();
+        if is_away {
+            state.signal(Signal::KILL); // its calls of the driver would wait for ever
+        }
         self.change.notify_all();
     }
 
@@ -306,6 +364,7 @@ impl Seat {
                 Ok(why) => why,
                 Err(error) => error,
             };
+            self.resident.iter().for_each(Resident::note_end);
             let mut state = self.state.lock();
             let why = state.with_reason(why);
             state.phase = Phase::Down;
@@ -338,11 +397,16 @@ impl Seat {
 
     /// Runs one process until its end. Returns the reason for the end.
     fn run(&self) -> Result<Error> {
+        if let Some(resident) = &self.resident {
+            let is_over = || self.state.lock().is_closed;
+            resident.wait_for_room(self.role.program.load_timeout(), &is_over)?;
+        }
         let (ours, theirs) = UnixStream::pair().map_err(|e| Error::system("a socket", e))?;
         ours.set_nonblocking(true).map_err(|e| Error::system("a socket", e))?;
         let (read, write) = io::pipe().map_err(|e| Error::system("a pipe", e))?;
         let (end, ended) = io::pipe().map_err(|e| Error::system("a pipe", e))?;
-        let command = self.role.program.command(self.role.class);
+        let sockets = self.resident.as_ref().map(Resident::sockets);
+        let command = self.role.program.command(self.role.class, sockets.as_deref());
         let name = command.get_program().to_string_lossy().into_owned();
         let child = spawn(command, theirs.into(), write.into());
         let child = child.map_err(|e| Error::Invalid(format!("process.command: {name}: {e}")))?;
@@ -366,7 +430,7 @@ impl Seat {
 
     /// Starts the conversation, and publishes the connection.
     fn open(&self, stream: UnixStream, generation: u64) -> Result<()> {
-        let Role { program, model, version, class, instance, device, max_bytes, max_batch } =
+        let Role { program, model, version, class, instance, device, max_bytes, max_batch, .. } =
             &self.role;
         let start = ToProcess::Start {
             protocol: PROTOCOL,
@@ -397,6 +461,9 @@ impl Seat {
             return Err(Error::Failed("the process declares other tensors than before".into()));
         }
         state.tensors.get_or_insert_with(|| Arc::new(tensors));
+        if let Some((resident, pid)) = self.resident.as_ref().zip(state.pid) {
+            resident.note_start(pid.as_raw_nonzero().get().unsigned_abs());
+        }
         state.phase = Phase::Idle(connection);
         if state.ending.is_some() {
             state.hang_up();
@@ -493,6 +560,8 @@ mod tests {
             device: "cpu:0".into(),
             max_bytes: 64,
             max_batch: 1,
+            residents: None,
+            gpu: None,
         };
         let seat = Seat::start(role).unwrap();
         seat.ready(&|| false).unwrap();

@@ -2,9 +2,11 @@
 
 use super::user::User;
 use crate::error::{Error, Result};
+use crate::residency::idle;
 use reef_guest::limit;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -45,6 +47,10 @@ pub(crate) struct ProcessSettings {
     compute: Option<String>,
     /// Its user: a name in `/etc/passwd`, or a number there. Default: the daemon's.
     user: Option<String>,
+    /// Times at which its memory is on the GPU.
+    residency: ResidencyKind,
+    /// Time without a request after which it leaves the GPU on demand, such as 30s.
+    idle: Option<String>,
     /// Maximum time until it is ready.
     load_ms: u64,
     /// Maximum time until it reacts to a cancelled request.
@@ -54,6 +60,24 @@ pub(crate) struct ProcessSettings {
     /// Configuration in Triton's form, as JSON, that the process is told.
     #[serde(skip)]
     config: Option<String>,
+}
+
+/// Times at which the memory of a process is on the GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum ResidencyKind {
+    Always,
+    /// While requests need it.
+    OnDemand,
+}
+
+/// Wishes of a process that is on the GPU on demand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Demand {
+    /// Time without a request after which it leaves.
+    pub(super) idle: Duration,
+    /// Bytes of device memory that it may take; 0 if it has no limit.
+    pub(super) limit: u64,
 }
 
 impl Default for ProcessSettings {
@@ -66,6 +90,8 @@ impl Default for ProcessSettings {
             memory: None,
             compute: None,
             user: None,
+            residency: ResidencyKind::Always,
+            idle: None,
             load_ms: 300_000,
             cancel_ms: 5_000,
             stop_ms: 5_000,
@@ -125,6 +151,12 @@ impl ProcessSettings {
             let read = limit::parts_per_million(compute);
             read.map_err(|why| format!("process.compute {compute}: {why}"))?;
         }
+        if let Some(text) = &self.idle {
+            if self.residency == ResidencyKind::Always {
+                return Err("process.idle requires residency = \"on-demand\"".into());
+            }
+            idle::parse(text).map_err(|why| format!("process.idle {why}"))?;
+        }
         for (key, ms) in
             [("load_ms", self.load_ms), ("cancel_ms", self.cancel_ms), ("stop_ms", self.stop_ms)]
         {
@@ -135,12 +167,14 @@ impl ProcessSettings {
         Ok(())
     }
 
-    /// Returns its limits as options of `reef exec`; empty without any.
-    fn limits(&self) -> Vec<&str> {
+    /// Returns its limits and its residency as options of `reef exec`; empty without any.
+    fn exec_options(&self) -> Vec<&str> {
         let limits = [("--memory", &self.memory), ("--compute", &self.compute)];
         let given =
             limits.into_iter().filter_map(|(option, limit)| Some((option, limit.as_ref()?)));
-        given.flat_map(|(option, limit)| [option, limit.as_str()]).collect()
+        let is_on_demand = self.residency == ResidencyKind::OnDemand;
+        let given = given.flat_map(|(option, limit)| [option, limit.as_str()]);
+        given.chain(is_on_demand.then_some("--swappable")).collect()
     }
 }
 
@@ -167,7 +201,7 @@ impl Program {
                 "engine: a process must have a folder, got {shown}"
             )));
         }
-        if !settings.limits().is_empty() {
+        if !settings.exec_options().is_empty() {
             check_has_exec()?;
         }
         let user = settings.user.as_deref().map(User::other).transpose()?.flatten();
@@ -176,18 +210,21 @@ impl Program {
 
     /// Returns the command that starts it for requests of a class. Nothing of the daemon's
     /// environment is in it but what is named. `reef exec` keeps its limits, and becomes the
-    /// program.
-    pub(super) fn command(&self, class: &str) -> Command {
+    /// program. One that is on the GPU on demand is a guest of the daemon with these `sockets`,
+    /// also if that does not listen yet.
+    pub(super) fn command(&self, class: &str, sockets: Option<&Path>) -> Command {
         let Self { settings, place, user } = self;
         let name = Path::new(&settings.command[0]);
         let is_path = settings.command[0].contains('/');
         let program = if is_path { place.join(name) } else { name.into() };
-        let limits = settings.limits();
-        let mut command = if limits.is_empty() {
+        let options = settings.exec_options();
+        let mut command = if options.is_empty() {
             Command::new(program)
         } else {
             let mut exec = Command::new(OWN);
-            exec.arg0(EXEC[0]).args(&EXEC[1..]).args(["--class", class]).args(limits);
+            exec.arg0(EXEC[0]).args(&EXEC[1..]).args(["--class", class]).args(options);
+            let option = OsStr::new("--socket-dir");
+            exec.args(sockets.iter().flat_map(|folder| [option, folder.as_os_str()]));
             exec.arg("--").arg(program);
             exec
         };
@@ -197,8 +234,24 @@ impl Program {
         command.args(&settings.command[1..]).env_clear().env("PATH", PATH);
         let passed =
             settings.pass_env.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+        let guests = sockets.map(|sockets| ("REEF_GUESTS", sockets.join("guests.sock")));
+        command.envs(guests).envs(sockets.map(|_| ("REEF_CLASS", class)));
         command.envs(passed).envs(&settings.env).current_dir(place.join(&settings.folder));
         command
+    }
+
+    /// Returns its wishes if it is on the GPU on demand.
+    pub(super) fn demand(&self) -> Option<Demand> {
+        let ProcessSettings { residency, idle, memory, .. } = &*self.settings;
+        let limit = memory.as_deref().and_then(|memory| limit::bytes(memory).ok());
+        let idle = idle.as_deref().and_then(|text| idle::parse(text).ok());
+        (*residency == ResidencyKind::OnDemand)
+            .then(|| Demand { idle: idle.unwrap_or(idle::DEFAULT), limit: limit.unwrap_or(0) })
+    }
+
+    /// True if it is on the GPU on demand.
+    pub(crate) fn is_on_demand(&self) -> bool {
+        self.demand().is_some()
     }
 
     /// Returns the folder of its version.
@@ -254,7 +307,7 @@ impl Program {
     }
 }
 
-/// Refuses limits in a program that is not the command `reef`.
+/// Refuses what `reef exec` does in a program that is not the command `reef`.
 fn check_has_exec() -> Result<()> {
     let own = std::env::current_exe().map_err(|e| Error::system(OWN, e))?;
     let name = own.file_name().unwrap_or_default().to_string_lossy();
@@ -262,7 +315,7 @@ fn check_has_exec() -> Result<()> {
         return Ok(()); // " (deleted)" follows once its file has been replaced
     }
     Err(Error::Invalid(format!(
-        "process.memory and process.compute must be of a daemon of the command reef, got {name}"
+        "process.memory, compute and residency must be of a daemon of the command reef, got {name}"
     )))
 }
 
@@ -281,4 +334,58 @@ fn check_owner(path: &Path) -> Result<()> {
         return Err(Error::Denied(format!("engine: {text}")));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::sources::why;
+
+    fn check(text: &str) -> Result<(), String> {
+        let text = format!("command = [\"p\"]\n{text}");
+        let settings: ProcessSettings = toml::from_str(&text).map_err(|e| why(&text, &e))?;
+        settings.check()
+    }
+
+    #[test]
+    fn idle_requires_residency_on_demand_and_a_time() {
+        assert_eq!(check("residency = \"on-demand\""), Ok(()));
+        assert_eq!(check("residency = \"on-demand\"\nidle = \"30s\""), Ok(()));
+        assert_eq!(check("residency = \"always\""), Ok(()));
+        let want = "process.idle requires residency = \"on-demand\"";
+        assert_eq!(check("idle = \"30s\""), Err(want.into()));
+        let want = "process.idle must be a time from 1ms to 24h, such as 30s, got \"30\"";
+        let said = check("residency = \"on-demand\"\nidle = \"30\"");
+        assert_eq!(said, Err(want.into()));
+        let said = check("residency = \"on-demnd\"").unwrap_err();
+        assert!(said.ends_with(": did you mean on-demand?"), "{said}");
+    }
+
+    #[test]
+    fn process_on_demand_is_a_swappable_guest_of_its_daemon() {
+        let settings = |more: &str| -> ProcessSettings {
+            toml::from_str(&format!("command = [\"p\"]\n{more}")).unwrap()
+        };
+        let program = |more: &str| {
+            let (settings, place) = (Arc::new(settings(more)), std::env::temp_dir());
+            Program { settings, place, user: None }
+        };
+        let always = program("");
+        assert_eq!((always.demand(), always.command("be", None).get_args().count()), (None, 0));
+        let some = program("residency = \"on-demand\"\nmemory = \"2MiB\"\nidle = \"1min\"");
+        let want = Demand { idle: Duration::from_secs(60), limit: 2 << 20 };
+        assert_eq!(some.demand(), Some(want));
+        let command = some.command("rt", Some(Path::new("/run/reef")));
+        let args: Vec<_> = command.get_args().filter_map(OsStr::to_str).collect();
+        let want = "exec --allow-unprotected --class rt --memory 2MiB --swappable --socket-dir /run/reef -- p";
+        assert_eq!(args.join(" "), want);
+        let set = |name: &str| {
+            let mut all = command.get_envs();
+            all.find(|(of, _)| *of == name).and_then(|(_, value)| value?.to_str())
+        };
+        let want = (Some("/run/reef/guests.sock"), Some("rt"));
+        assert_eq!((set("REEF_GUESTS"), set("REEF_CLASS")), want);
+        let default = program("residency = \"on-demand\"").demand().unwrap();
+        assert_eq!((default.idle, default.limit), (idle::DEFAULT, 0));
+    }
 }

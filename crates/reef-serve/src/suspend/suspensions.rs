@@ -6,18 +6,29 @@ use reef_guest::page::Class;
 use reef_guest::registry::{GuestView, Registry};
 use reef_suspend::helper::{Answer, Op, Request, run};
 use reef_suspend::{Records, Steps, Suspended};
-use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::sync::Weak;
 use std::time::Duration;
 
 /// Longest time for the work of a guest to end.
 pub(crate) const MAX_TIMEOUT: Duration = Duration::from_secs(600);
 
+/// Cause of a suspension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Suspender {
+    /// An operator: `reef resume` brings it back.
+    Operator,
+    /// A real-time program that needed its memory.
+    Memory,
+    /// Nothing used it: a model that is on the GPU on demand.
+    Idle,
+}
+
 /// Suspends guests of one registry.
 #[derive(Debug)]
 pub(crate) struct Suspensions {
-    registry: Weak<Registry>,
+    registry: Mutex<Weak<Registry>>,
     folder: PathBuf,
     /// Serves requests of [`run`].
     program: PathBuf,
@@ -25,6 +36,8 @@ pub(crate) struct Suspensions {
     operation: Mutex<()>,
     /// Never locked during an operation: a scrape of `/metrics` reads them meanwhile.
     figures: Mutex<Figures>,
+    /// Processes that this daemon has suspended, or is about to.
+    suspenders: Mutex<BTreeMap<u32, Suspender>>,
 }
 
 /// Sums since the start of the daemon.
@@ -64,7 +77,48 @@ fn millis(timeout: Duration) -> Result<u64> {
 impl Suspensions {
     /// Records lie in `folder`; `program` is this one, `reef`.
     pub(crate) fn new(registry: Weak<Registry>, folder: PathBuf, program: PathBuf) -> Self {
-        Self { registry, folder, program, operation: Mutex::default(), figures: Mutex::default() }
+        let (operation, figures, suspenders) = Default::default();
+        let registry = Mutex::new(registry);
+        Self { registry, folder, program, operation, figures, suspenders }
+    }
+
+    /// Takes the guests of `registry` from now on.
+    pub(crate) fn attach(&self, registry: Weak<Registry>) {
+        *self.registry.lock() = registry;
+    }
+
+    /// Returns the folder of the records.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Returns the cause of a process's suspension. `None`: it is not suspended.
+    pub(crate) fn suspender(&self, pid: u32) -> Option<Suspender> {
+        self.suspenders.lock().get(&pid).copied()
+    }
+
+    /// Forgets a process that has ended.
+    pub(crate) fn forget(&self, pid: u32) {
+        self.suspenders.lock().remove(&pid);
+    }
+
+    /// Sets the cause of these processes' suspension. Returns the causes before.
+    fn set_suspender(&self, pids: &[u32], by: Option<Suspender>) -> Vec<(u32, Option<Suspender>)> {
+        let mut all = self.suspenders.lock();
+        let set = |pid: &u32| {
+            let before = match by {
+                Some(by) => all.insert(*pid, by),
+                None => all.remove(pid),
+            };
+            (*pid, before)
+        };
+        pids.iter().map(set).collect()
+    }
+
+    fn reset_suspenders(&self, before: Vec<(u32, Option<Suspender>)>) {
+        for (pid, by) in before {
+            self.set_suspender(&[pid], by);
+        }
     }
 
     /// Processes that are suspended now.
@@ -98,8 +152,9 @@ impl Suspensions {
     }
 
     /// Current guests.
-    pub(super) fn guests(&self) -> Vec<GuestView> {
-        self.registry.upgrade().map(|registry| registry.guests()).unwrap_or_default()
+    pub(crate) fn guests(&self) -> Vec<GuestView> {
+        let registry = self.registry.lock().upgrade();
+        registry.map(|registry| registry.guests()).unwrap_or_default()
     }
 
     /// Suspends a guest, or all of a job. Blocks.
@@ -110,7 +165,49 @@ impl Suspensions {
     /// guest runs on.
     pub(crate) fn suspend(&self, target: &str, timeout: Duration) -> Result<Vec<Suspended>> {
         let timeout_ms = millis(timeout)?;
-        self.suspend_processes(self.find(target)?, Op::Suspend { timeout_ms, for_memory: false })
+        let pids = self.find(target)?;
+        if let Some(all) = self.take_over(&pids) {
+            return Ok(all);
+        }
+        self.suspend_processes(pids, Op::Suspend { timeout_ms, for_memory: false })
+    }
+
+    /// Makes idle models that have left the GPU an operator's: no request brings them back. `None`
+    /// unless all of them have left.
+    fn take_over(&self, pids: &[u32]) -> Option<Vec<Suspended>> {
+        let _operation = self.operation.lock();
+        if !pids.iter().all(|pid| self.suspender(*pid) == Some(Suspender::Idle)) {
+            return None;
+        }
+        self.set_suspender(pids, Some(Suspender::Operator));
+        let mut all = self.all();
+        all.retain(|one| pids.contains(&one.process.pid));
+        Some(all)
+    }
+
+    /// Has an idle process leave the GPU. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable`: it has been suspended meanwhile, the driver refuses, or the host has too
+    /// little memory; it stays.
+    pub(crate) fn leave(&self, pid: u32, timeout: Duration) -> Result<Option<Suspended>> {
+        let op = Op::Suspend { timeout_ms: millis(timeout)?, for_memory: false };
+        Ok(self.suspend_by(&[pid], op, Suspender::Idle)?.pop())
+    }
+
+    /// Brings a process back that has [left](Self::leave). Blocks.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable`: an operator keeps it away, there is too little memory, or the driver refuses.
+    pub(crate) fn come_back(&self, pid: u32) -> Result<()> {
+        let _operation = self.operation.lock();
+        match self.suspender(pid) {
+            Some(Suspender::Idle) => self.resume_locked(vec![pid]).map(drop),
+            None => Ok(()), // an operator was faster
+            Some(_) => Err(Error::Unavailable("an operator keeps it away".into())),
+        }
     }
 
     /// Suspends processes of guests by this operation. Blocks.
@@ -119,16 +216,27 @@ impl Suspensions {
     ///
     /// `Unavailable`: the driver refuses; they run on.
     pub(super) fn suspend_processes(&self, pids: Vec<u32>, op: Op) -> Result<Vec<Suspended>> {
+        let is_for_memory = matches!(op, Op::Suspend { for_memory: true, .. });
+        let by = if is_for_memory { Suspender::Memory } else { Suspender::Operator };
+        self.suspend_by(&pids, op, by)
+    }
+
+    fn suspend_by(&self, pids: &[u32], op: Op, by: Suspender) -> Result<Vec<Suspended>> {
         let _operation = self.operation.lock();
-        self.exempt(&pids, true);
-        match self.run(pids.clone(), op) {
+        if by == Suspender::Idle && pids.iter().any(|pid| self.suspender(*pid).is_some()) {
+            return Err(Error::Unavailable("it is suspended".into()));
+        }
+        let before = self.set_suspender(pids, Some(by));
+        self.exempt(pids, true);
+        match self.run(pids.to_vec(), op) {
             Ok((all, _)) => {
                 self.figures.lock().note_suspension(&all);
                 Ok(all)
             }
             Err(error) => {
                 self.figures.lock().refused += 1;
-                self.exempt(&pids, false);
+                self.exempt(pids, false);
+                self.reset_suspenders(before);
                 Err(error)
             }
         }
@@ -181,10 +289,16 @@ impl Suspensions {
     /// `Unavailable`: too little memory, or the driver refuses.
     pub(super) fn resume_processes(&self, pids: Vec<u32>) -> Result<Vec<Suspended>> {
         let _operation = self.operation.lock();
+        self.resume_locked(pids)
+    }
+
+    /// Brings processes back, while the caller has the lock of operations.
+    fn resume_locked(&self, pids: Vec<u32>) -> Result<Vec<Suspended>> {
         match self.run(pids.clone(), Op::Resume { to: None }) {
             Ok((all, steps)) => {
                 self.figures.lock().note_return(steps);
                 self.exempt(&pids, false);
+                self.set_suspender(&pids, None);
                 Ok(all)
             }
             Err(error) => {
@@ -206,7 +320,7 @@ impl Suspensions {
 
     /// Opens the gates of these processes, or ends that.
     fn exempt(&self, pids: &[u32], is_exempt: bool) {
-        let Some(registry) = self.registry.upgrade() else { return };
+        let Some(registry) = self.registry.lock().upgrade() else { return };
         let all = registry.guests();
         let guests = all.iter().filter(|guest| pids.contains(&guest.who.pid));
         let guests: Vec<u32> = guests.map(|guest| guest.who.guest).collect();

@@ -7,6 +7,7 @@ use reef_serve::config::from_sources;
 use reef_serve::{Class, Client, Options};
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -137,6 +138,114 @@ fn the_serving_runtime_has_what_kserve_requires() {
 }
 
 #[test]
+fn inference_service_asks_for_what_the_runtime_has() {
+    let document = |file: &str| YamlLoader::load_from_str(&read(file)).unwrap().remove(0);
+    let runtime = document("kserve/serving-runtime.yaml");
+    let service = document("kserve/inference-service.yaml");
+    assert_eq!(text(&service, &["apiVersion"]), "serving.kserve.io/v1beta1");
+    let model = at(&service, &["spec", "predictor", "model"]);
+    assert_eq!(text(model, &["runtime"]), text(&runtime, &["metadata", "name"]));
+    let formats = list(&runtime, &["spec", "supportedModelFormats"]);
+    let format = text(model, &["modelFormat", "name"]);
+    assert!(formats.iter().any(|it| text(it, &["name"]) == format), "{format}");
+    let version = at(model, &["protocolVersion"]);
+    assert!(list(&runtime, &["spec", "protocolVersions"]).contains(version), "{version:?}");
+}
+
+/// Manifest of a pod with programs as models.
+const EIGHT_MODELS: &str = "kubernetes/models.yaml";
+
+/// Returns the document of this kind.
+fn of_kind<'a>(documents: &'a [Yaml], kind: &str) -> &'a Yaml {
+    documents.iter().find(|it| text(it, &["kind"]) == kind).unwrap()
+}
+
+/// Writes the files of a manifest's ConfigMap into a folder.
+fn write_config_map(documents: &[Yaml], folder: &Path) {
+    std::fs::create_dir_all(folder).unwrap();
+    let files = at(of_kind(documents, "ConfigMap"), &["data"]).as_hash().unwrap();
+    for (name, content) in files {
+        std::fs::write(folder.join(name.as_str().unwrap()), content.as_str().unwrap()).unwrap();
+    }
+}
+
+#[test]
+fn pod_of_eight_models_is_asked_where_its_daemon_listens() {
+    let documents = YamlLoader::load_from_str(&read(EIGHT_MODELS)).unwrap();
+    let folder = crate::Folder::new("pod-config");
+    write_config_map(&documents, folder.path());
+    let file = folder.path().join("reef.toml");
+    let config = from_sources(Some(&file), [], &[]).unwrap();
+    let deployment = of_kind(&documents, "Deployment");
+    let service = of_kind(&documents, "Service");
+    let labels = at(deployment, &["spec", "template", "metadata", "labels"]);
+    assert_eq!(at(deployment, &["spec", "selector", "matchLabels"]), labels);
+    assert_eq!(at(service, &["spec", "selector"]), labels);
+    let pod = at(deployment, &["spec", "template", "spec"]);
+    let container = &list(pod, &["containers"])[0];
+    let served = [config.listen.http, config.listen.grpc].map(|it| i64::from(it.unwrap().port()));
+    let number = |port: &Yaml, key: &str| port[key].as_i64().expect("a port");
+    let ports = list(container, &["ports"]).iter().map(|port| number(port, "containerPort"));
+    assert_eq!(ports.collect::<Vec<_>>(), served);
+    let ports = list(service, &["spec", "ports"]).iter().map(|port| number(port, "port"));
+    assert_eq!(ports.collect::<Vec<_>>(), served);
+    for (probe, path) in [
+        ("startupProbe", "/v2/health/ready"),
+        ("readinessProbe", "/v2/health/ready"),
+        ("livenessProbe", "/v2/health/live"),
+    ] {
+        assert_eq!(text(container, &[probe, "httpGet", "path"]), path);
+        assert_eq!(at(container, &[probe, "httpGet", "port"]).as_i64(), Some(served[0]));
+    }
+    assert!(config.listen.open_probes, "the kubelet has no token");
+    let grace = at(pod, &["terminationGracePeriodSeconds"]).as_i64().unwrap();
+    let drain = config.times.drain().as_secs();
+    assert!(u64::try_from(grace).unwrap() > drain, "{grace} s to stop, {drain} s to drain");
+    assert_eq!(at(container, &["resources", "limits", "nvidia.com/gpu"]).as_i64(), Some(1));
+    let mounts = list(container, &["volumeMounts"]);
+    let volumes = list(pod, &["volumes"]);
+    let named = |name: &str| volumes.iter().any(|volume| text(volume, &["name"]) == name);
+    assert!(mounts.iter().all(|mount| named(text(mount, &["name"]))), "{mounts:?}");
+    let (token, models) = (config.listen.token_file.unwrap(), config.models.repository.unwrap());
+    for path in [Path::new("/etc/reef/reef.toml"), &token, &models] {
+        let mut places = mounts.iter().map(|mount| text(mount, &["mountPath"]));
+        assert!(places.any(|place| path.starts_with(place)), "{}", path.display());
+    }
+}
+
+/// The init container makes them. The daemon here is not the command, and refuses them for that
+/// alone, once it has read all keys.
+#[test]
+fn pod_of_eight_models_has_folders_that_its_daemon_reads() {
+    let documents = YamlLoader::load_from_str(&read(EIGHT_MODELS)).unwrap();
+    let folder = Daemon::place("pod-models");
+    let (config, models) = (folder.path().join("config"), folder.path().join("models"));
+    write_config_map(&documents, &config);
+    let pod = at(of_kind(&documents, "Deployment"), &["spec", "template", "spec"]);
+    let init = &list(pod, &["initContainers"])[0];
+    let script = list(init, &["args"])[0].as_str().unwrap();
+    let script = script.replace("/etc/reef", config.to_str().unwrap());
+    let script = script.replace("/models/repository", models.to_str().unwrap());
+    let status = Command::new("sh").args(["-euc", &script]).status().unwrap();
+    assert!(status.success(), "{script}");
+    let daemon = Daemon::start_in(folder, &["models.processes=true"]);
+    for name in (1..=8).map(|n| format!("m{n}")) {
+        for part in [".", "model.toml", "1", "1/model.py"] {
+            let mode = std::fs::metadata(models.join(&name).join(part)).unwrap().mode();
+            assert_eq!(mode & 0o022, 0, "{name}/{part}: others may write to it");
+        }
+        let said = daemon.say(
+            format!(
+                "POST /v2/repository/models/{name}/load HTTP/1.1\r\nhost: localhost\r\n\
+                 content-length: 2\r\nconnection: close\r\n\r\n{{}}"
+            )
+            .as_bytes(),
+        );
+        assert!(said.contains(" must be of a daemon of the command reef, got "), "{name}: {said}");
+    }
+}
+
+#[test]
 fn the_image_is_made_of_files_that_there_are() {
     let recipe = read("container/Containerfile");
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
@@ -144,7 +253,10 @@ fn the_image_is_made_of_files_that_there_are() {
     assert_eq!(steps[0][0], "FROM");
     let rust = format!("docker.io/library/rust:{}-slim", env!("CARGO_PKG_RUST_VERSION"));
     assert_eq!(steps[0][1], rust, "the least version that builds it");
-    let copied = steps.iter().filter(|step| step.first().is_some_and(|first| first == "COPY"));
+    let text = read("kubernetes/Containerfile");
+    let of_models: Vec<_> = text.lines().map(words).collect();
+    let steps_of_both = steps.iter().chain(&of_models);
+    let copied = steps_of_both.filter(|step| step.first().is_some_and(|first| first == "COPY"));
     for step in copied.filter(|step| !step[1].starts_with("--from=")) {
         let path = deploy("..").join(&step[1]);
         assert!(path.exists(), "{}", path.display());

@@ -2,6 +2,7 @@
 
 use std::ffi::c_void;
 use std::io;
+use std::path::Path;
 use std::ptr;
 
 /// Anonymous memory in large pages, where the system has them.
@@ -61,11 +62,58 @@ impl Drop for HostMemory {
     }
 }
 
-/// Returns the bytes that the host has available. `None`: the system doesn't say.
-#[expect(clippy::disallowed_methods, reason = "a file of the kernel")]
+/// Returns the bytes that the host has available, and that the program's control groups leave it.
+/// `None`: the system doesn't say.
 fn available() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let text = read(Path::new("/proc/meminfo"))?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kib.checked_mul(1024)
+    let host = kib.checked_mul(1024)?;
+    let groups = read(Path::new("/proc/self/cgroup")).unwrap_or_default();
+    let group = groups.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
+    Some(host.min(left_by_groups(Path::new("/sys/fs/cgroup"), group)))
+}
+
+/// Bytes that a group of version 2 and those around it leave to its processes: the limit less what
+/// is used. Files in the page cache count as free, because the kernel drops them before.
+fn left_by_groups(root: &Path, group: &str) -> u64 {
+    let number = |folder: &Path, name: &str| read(&folder.join(name))?.trim().parse::<u64>().ok();
+    let left = |folder: &Path| {
+        let limit = number(folder, "memory.max")?; // "max" is none
+        let used = number(folder, "memory.current")?;
+        let files = read(&folder.join("memory.stat")).unwrap_or_default();
+        let files = files.lines().find_map(|line| line.strip_prefix("inactive_file "));
+        let files = files.and_then(|bytes| bytes.parse::<u64>().ok()).unwrap_or(0);
+        Some(limit.saturating_sub(used.saturating_sub(files)))
+    };
+    let folder = root.join(group);
+    let around = folder.ancestors().take_while(|folder| folder.starts_with(root));
+    around.filter_map(left).min().unwrap_or(u64::MAX)
+}
+
+#[expect(clippy::disallowed_methods, reason = "a file of the kernel")]
+fn read(path: &Path) -> Option<String> {
+    std::fs::read_to_string(path).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "files of the test")]
+    fn smallest_group_around_the_program_counts() {
+        let root = std::env::temp_dir().join(format!("reef-groups-{}", std::process::id()));
+        let pod = root.join("pod");
+        std::fs::create_dir_all(pod.join("container")).unwrap();
+        let put = |name: &str, text: &str| std::fs::write(pod.join(name), text).unwrap();
+        put("container/memory.max", "max\n");
+        put("memory.max", "1000\n");
+        put("memory.current", "900\n");
+        assert_eq!(left_by_groups(&root, "pod/container"), 100);
+        put("memory.stat", "anon 600\ninactive_file 300\nactive_file 0\n");
+        assert_eq!(left_by_groups(&root, "pod/container"), 400, "files can go");
+        assert_eq!(left_by_groups(&root, "other"), u64::MAX, "without a limit");
+        std::fs::remove_dir_all(&root).unwrap();
+    }
 }

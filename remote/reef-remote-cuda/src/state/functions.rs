@@ -1,6 +1,6 @@
 //! Kernels, and where their parameters lie.
 
-use crate::codes::DEVICE_UNAVAILABLE;
+use reef_cuda_abi::codes::DEVICE_UNAVAILABLE;
 use reef_remote_calls::read_layout;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, RwLock};

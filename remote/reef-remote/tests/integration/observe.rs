@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is_so() {
-        assert!(begin.elapsed() < Duration::from_secs(30), "{what}");
+        assert!(begin.elapsed() < Duration::from_secs(60), "{what}");
         std::thread::sleep(Duration::from_millis(5)); // sleep: poll of a condition
     }
 }

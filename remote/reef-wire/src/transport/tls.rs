@@ -339,9 +339,12 @@ mod tests {
     #[test]
     fn part_of_a_record_is_nothing_to_receive() {
         let ((server, roots), (client, served)) = (server(), connection());
-        let accepted = thread::spawn(move || server.accept(served));
+        let time = Duration::from_secs(60);
+        let accepted = thread::spawn(move || server.accept_within(served, time));
         let mut raw = client.try_clone().unwrap();
-        let mut client = TlsClient::new(roots).connect(client, "localhost").unwrap();
+        let name = ServerName::try_from("localhost").unwrap();
+        let state = ClientConnection::new(TlsClient::new(roots).0, name).unwrap();
+        let mut client = link(client, state.into(), time).unwrap();
         let mut served = accepted.join().unwrap().unwrap();
         client.send.send(b"hello").unwrap();
         assert!(served.receive.wait(Some(Duration::from_secs(60))).unwrap());

@@ -1,12 +1,15 @@
 //! `reef ctl models`, `load` and `unload`.
 
 use crate::remote::daemon::{Daemon, DaemonAddress, segment};
+use crate::remote::residency::Residency;
+use crate::remote::scrape::{Labels, Scrape};
+use crate::report::date::date;
 use crate::report::output::print;
 use crate::report::table::{Table, table};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// Longest time of a load: weights are read and kernels compiled.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(600);
@@ -39,19 +42,45 @@ pub(super) struct Model {
     name: String,
     version: String,
     state: String,
+    /// Its processes, if they are on the GPU on demand.
+    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
+    residency: Option<Residency>,
 }
 
 /// Models that the daemon knows.
 pub(super) fn index(daemon: &Daemon) -> Result<Vec<Model>> {
     let answer = daemon.post("/v2/repository/index", TIMEOUT)?;
-    serde_json::from_slice(&answer)
-        .with_context(|| format!("{}: the answer is not an index of models", daemon.name()))
+    let mut models: Vec<Model> = serde_json::from_slice(&answer)
+        .with_context(|| format!("{}: the answer is not an index of models", daemon.name()))?;
+    // A server without metrics for this client has no states to list, and models all the same.
+    let metrics = daemon.get("/metrics", TIMEOUT).unwrap_or_default();
+    let scrape = Scrape::parse(&String::from_utf8_lossy(&metrics));
+    for model in &mut models {
+        let (name, version) = (&model.name, &model.version);
+        let is_own =
+            |of: &Labels| of.get("model") == Some(name) && of.get("version") == Some(version);
+        model.residency = Residency::of(&scrape, is_own);
+    }
+    Ok(models)
 }
 
 pub(super) fn as_table(models: &[Model]) -> Table {
-    let mut table = table(&["model", "version", "state"]);
-    for Model { name, version, state } in models {
-        table.add_row([name.as_str(), version, &state.to_lowercase()]);
+    if models.iter().all(|model| model.residency.is_none()) {
+        let mut table = table(&["model", "version", "state"]);
+        for Model { name, version, state, .. } in models {
+            table.add_row([name.as_str(), version, &state.to_lowercase()]);
+        }
+        return table;
+    }
+    let mut table = table(&["model", "version", "state", "on demand", "returns", "last return"]);
+    for Model { name, version, state, residency } in models {
+        let shown = |text: fn(&Residency) -> String| residency.as_ref().map(text);
+        let states = shown(Residency::text).unwrap_or_default();
+        let returns = shown(|residency| residency.returns.to_string()).unwrap_or_default();
+        let last = residency.as_ref().and_then(|residency| residency.returned);
+        let last = last.map(|seconds| Duration::from_secs(seconds as u64));
+        let last = last.and_then(|last| UNIX_EPOCH.checked_add(last)).map(date).unwrap_or_default();
+        table.add_row([name, version, &state.to_lowercase(), &states, &returns, &last]);
     }
     table
 }

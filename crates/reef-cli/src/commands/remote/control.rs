@@ -290,14 +290,17 @@ mod tests {
             stream.write_all(request).unwrap();
             stream
         };
-        let half: Vec<_> = (0..3 * MAX_CONNECTIONS).map(|_| connect(b"GET /met")).collect();
-        let mut answer = String::new();
-        let begin = Instant::now();
-        let mut scraped = connect(b"GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n");
-        scraped.read_to_string(&mut answer).unwrap();
-        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
-        assert!(begin.elapsed() < REQUEST_TIMEOUT / 2, "it waited for {:?}", begin.elapsed());
-        drop(half);
+        let scrape = || {
+            let half: Vec<_> = (0..3 * MAX_CONNECTIONS).map(|_| connect(b"GET /met")).collect();
+            let (begin, mut answer) = (Instant::now(), String::new());
+            let mut scraped = connect(b"GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n");
+            scraped.read_to_string(&mut answer).unwrap();
+            assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+            drop(half);
+            begin.elapsed()
+        };
+        // On a busy machine one may take as long.
+        assert!((0..5).any(|_| scrape() < REQUEST_TIMEOUT / 2), "it waits for the others' timeout");
     }
 
     /// Counts how many threads ask it at a time.

@@ -19,7 +19,7 @@ const REMEMBERED: usize = 300;
 const MAX_SHARES: usize = 8;
 
 /// Headers of the table, and how wide its columns are at least.
-const COLUMNS: [(&str, u16); 8] = [
+const COLUMNS: [(&str, u16); 9] = [
     ("model", 16),
     ("version", 7),
     ("class", 5),
@@ -28,6 +28,7 @@ const COLUMNS: [(&str, u16); 8] = [
     ("p50 ms", 9),
     ("p99 ms", 9),
     ("queued", 6),
+    ("on demand", 9),
 ];
 
 /// The last that is known of a daemon.
@@ -195,9 +196,10 @@ fn row(model: &Model) -> Row<'_> {
         model.queued.to_string(),
     ];
     let numbers = numbers.iter().zip(&COLUMNS[3..]).map(|(text, (_, width))| right(text, *width));
+    let residency = model.residency.as_ref().map(|residency| residency.text());
     let names = [&model.model, &model.version, &model.class].map(Clone::clone);
     let style = if model.class == "rt" { Color::Green } else { Color::Reset };
-    Row::new(names.into_iter().chain(numbers)).style(style)
+    Row::new(names.into_iter().chain(numbers).chain(residency)).style(style)
 }
 
 /// Shares of the device by client, and granted budgets.

@@ -4,6 +4,7 @@ use super::guests::{Guest, guests};
 use super::jobs::{Job, jobs};
 use super::rates::{Rates, grown};
 use super::sessions::RemoteSession;
+use crate::remote::residency::Residency;
 use crate::remote::scrape::{Labels, Scrape};
 use crate::report::date::date;
 use serde::Serialize;
@@ -65,6 +66,9 @@ pub(crate) struct Model {
     pub(crate) p50_ms: Option<f64>,
     pub(crate) p99_ms: Option<f64>,
     pub(crate) queued: u64,
+    /// Its processes, if they are on the GPU on demand.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) residency: Option<Residency>,
 }
 
 /// Share of the device that one client takes in one class, by its name in the daemon's
@@ -152,6 +156,7 @@ impl Interval<'_> {
                     p50_ms: p50.map(millis),
                     p99_ms: p99.map(millis),
                     queued: self.now("reef_queue_depth", mine),
+                    residency: Residency::of(self.after, mine),
                     model,
                     version,
                     class,

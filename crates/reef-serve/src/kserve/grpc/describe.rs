@@ -60,7 +60,7 @@ pub(super) fn config(
         dims: model.dims(info).to_vec(),
     };
     let instances = model.spec.instances;
-    let group = |class: &str, count: usize| ModelInstanceGroup {
+    let group = |(class, count): (&str, usize)| ModelInstanceGroup {
         name: format!("{}_{class}", model.spec.name),
         count: count as i32,
         kind: model_instance_group::Kind::Model.into(),
@@ -73,7 +73,7 @@ pub(super) fn config(
         max_batch_size: max_batch_size(model.spec.max_rows()),
         input: model.request_inputs().map(input).collect(),
         output: model.answer_outputs().map(|(_, info)| output(info)).collect(),
-        instance_group: vec![group("rt", instances.rt), group("be", instances.be)],
+        instance_group: instances.each().map(group).collect(),
         dynamic_batching: model.spec.row_batching().map(dynamic),
         sequence_batching: model.spec.state.as_ref().map(|state| sequences(&model, state)),
         parameters: model

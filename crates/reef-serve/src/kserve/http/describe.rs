@@ -161,7 +161,7 @@ async fn config(State(server): App, Path(path): Path<ModelPath>) -> Reply<Json<V
     let (name, instances) = (model.spec.name.as_str(), model.spec.instances);
     let tensor = |info: &TensorInfo| json!({ "name": info.name, "data_type": info.config_type(), "dims": model.dims(info) });
     let devices = server.registry.devices(&model);
-    let group = |class: &str, count: usize| group(&format!("{name}_{class}"), count, &devices);
+    let group = |(class, count): (&str, usize)| group(&format!("{name}_{class}"), count, &devices);
     let mut config = json!({
         "name": name,
         "platform": model.spec.platform(),
@@ -169,7 +169,7 @@ async fn config(State(server): App, Path(path): Path<ModelPath>) -> Reply<Json<V
         "max_batch_size": if model.spec.max_rows() > 1 { model.spec.max_rows() } else { 0 },
         "input": model.request_inputs().map(tensor).collect::<Vec<_>>(),
         "output": model.answer_outputs().map(|(_, info)| tensor(info)).collect::<Vec<_>>(),
-        "instance_group": [group("rt", instances.rt), group("be", instances.be)],
+        "instance_group": instances.each().map(group).collect::<Vec<_>>(),
     });
     if let Some(Batching { max, delay }) = model.spec.row_batching() {
         let delay = delay.as_micros() as u64;

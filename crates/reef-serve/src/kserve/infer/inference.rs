@@ -112,6 +112,23 @@ impl Server {
         }
     }
 
+    /// Refuses a request that asks for a class for which its model has no instance. Its right to the
+    /// class is checked later.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid`.
+    pub(super) fn check_class(
+        &self,
+        model: &LoadedModel,
+        tenant: &Tenant,
+        request: &InferRequest,
+    ) -> Result<()> {
+        let default = self.config.get().models.class;
+        let asked = tenant.priority(request.priority, request.class, default);
+        asked.map_or(Ok(()), |priority| model.check_class(priority.class()))
+    }
+
     /// Returns the priority of a request, and its account if its client states a rate.
     ///
     /// # Errors

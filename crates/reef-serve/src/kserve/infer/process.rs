@@ -121,8 +121,9 @@ impl Server {
     ) -> Result<ProcessRequest> {
         let arrived = Instant::now();
         let timeout = (request.timeout > 0).then(|| Duration::from_micros(request.timeout));
-        let sequence = self.turn(peer, &model, &request, arrived, timeout).await?;
         let tenant = self.tenants.of(&peer.principal);
+        self.check_class(&model, &tenant, &request)?; // before it waits for others of its sequence
+        let sequence = self.turn(peer, &model, &request, arrived, timeout).await?;
         let (priority, account) = self.class_of(peer, &model, &tenant, &request)?;
         let answered = response_outputs(&model, request.outputs, request.is_binary)?;
         let order = in_order(&model, &request.inputs)?;

@@ -10,6 +10,7 @@ use crate::models::model_spec::ModelSpec;
 use crate::observe::observer::Observer;
 use crate::process::model::{ProcessModel, ProcessModelSpec};
 use crate::process::settings::Program;
+use crate::residency::residents::Residents;
 use crate::tenants::tenant::{MemoryReservation, Tenant};
 use crate::tensor::TensorInfos;
 use reef::models;
@@ -143,6 +144,8 @@ impl VariantFactory {
             instances,
             max_bytes: self.message_bytes,
             max_batch: spec.max_batch(),
+            residents: self.residents_of(program).map_err(of)?,
+            gpu: self.node.engine.uuid(),
         };
         let is_closing = || self.closing.load(Ordering::SeqCst);
         let loaded = Arc::new(ProcessModel::start(&wanted, &is_closing).map_err(of)?);
@@ -150,6 +153,18 @@ impl VariantFactory {
         let (node, sizes) = (self.node.clone(), Sizes { weights: 0, instance: 0 });
         let memory = self.budget.reserve("a process", 0)?;
         Variant::new(Parts { inputs, outputs, sizes, loaded, node, memory, taken: None }, instances)
+    }
+
+    /// Returns the processes that are on the GPU on demand, if the program's are.
+    fn residents_of(&self, program: &Program) -> Result<Option<&Arc<Residents>>> {
+        if !program.is_on_demand() {
+            return Ok(None);
+        }
+        let without = || {
+            let why = "process.residency = \"on-demand\" requires guests.listen = true (reef serve --guests)";
+            Error::Invalid(why.into())
+        };
+        self.observer.residents.get().ok_or_else(without).map(Some)
     }
 
     /// Has best-effort programs leave the device where a real-time model needs their memory. A

@@ -244,14 +244,16 @@ fn unknown_path_is_answered_after_its_body() {
 #[test]
 fn wrong_method_is_answered_after_its_body() {
     let daemon = Daemon::start("method", &[]);
-    let mut http = Http::connect_to(&daemon.http).unwrap();
     let body = "x".repeat(50_000);
     let head = "POST /metrics HTTP/1.1\r\nhost: localhost\r\n";
     let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
-    for _ in 0..3 {
-        assert_eq!(http.ask(request.as_bytes()).unwrap().0, 405);
-    }
-    assert_eq!(http.ask(&post(Class::BestEffort)).unwrap().0, 200, "the connection goes on");
+    // On a busy machine the rest may come too late to be read.
+    within(SOON, "the connection goes on", || {
+        let mut http = Http::connect_to(&daemon.http).unwrap();
+        let mut says =
+            |request: &[u8], code: u16| http.ask(request).is_ok_and(|(said, _)| said == code);
+        (0..3).all(|_| says(request.as_bytes(), 405)) && says(&post(Class::BestEffort), 200)
+    });
     let said =
         daemon.say(b"POST /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
     assert!(said.to_lowercase().contains("allow: get"), "{said}");

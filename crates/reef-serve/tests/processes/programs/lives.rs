@@ -4,6 +4,7 @@ use super::{
     RAW, SDK, TRUSTED, ask, ask_as, children, error, numbers, pid, post, put, python, runs,
 };
 use crate::daemon::Daemon;
+use crate::wire::Grpc;
 use crate::{SOON, options, within};
 
 use rand::{RngExt, SeedableRng};
@@ -57,6 +58,36 @@ fn programs_start_only_where_the_operator_trusts_them() {
     );
     assert_eq!(load(&daemon, "echo").0, 200);
     assert_eq!(children(&daemon).len(), 2);
+}
+
+#[test]
+fn program_is_listed_loaded_and_unloaded_by_both_protocols() {
+    let folder = Daemon::place("process-index");
+    put(folder.path(), "echo", RAW, "", "");
+    let daemon = Daemon::start_in(folder, &[TRUSTED]);
+    let state = |ready: bool| {
+        let (_, said) = post(&daemon, "/v2/repository/index", &json!({ "ready": ready }));
+        let mut models = said.as_array().unwrap().iter();
+        let echo = models.find(|model| model["name"] == "echo")?;
+        Some(echo["state"].as_str().unwrap().to_owned())
+    };
+    let mut grpc = Grpc::connect(daemon.folder());
+    for round in 0..2 {
+        assert_eq!(state(false).as_deref(), Some("UNAVAILABLE"));
+        assert_eq!(state(true), None);
+        match round {
+            0 => grpc.load("echo", true).unwrap(),
+            _ => assert_eq!(load(&daemon, "echo").0, 200),
+        }
+        assert_eq!(state(true).as_deref(), Some("READY"));
+        assert_eq!(children(&daemon).len(), 2);
+        match round {
+            0 => unload(&daemon, "echo"),
+            _ => grpc.load("echo", false).unwrap(),
+        }
+        within(SOON, "the end of its processes", || children(&daemon).is_empty());
+    }
+    assert_eq!(state(true), None);
 }
 
 #[test]

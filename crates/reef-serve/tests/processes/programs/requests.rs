@@ -1,10 +1,14 @@
 //! Requests to processes, over HTTP and gRPC.
 
-use super::{RAW, SDK, TRUSTED, ask, error, numbers, post, post_bytes, put, with_echo};
+use super::{
+    RAW, SDK, TRUSTED, ask, ask_as, children, error, numbers, post, post_bytes, put, with_echo,
+};
 use crate::daemon::Daemon;
 use crate::wire::proto::ModelInferRequest;
 use crate::wire::proto::model_infer_request::InferInputTensor;
-use crate::wire::{Grpc, Http};
+use crate::wire::{Grpc, Http, infer_request};
+use crate::{SOON, within};
+use reef_serve::Class;
 use rustix::fs::Mode;
 use rustix::shm;
 use serde_json::{Value, json};
@@ -191,6 +195,38 @@ fn process_answers_over_grpc() {
     raised.raw_input_contents[0] = b"\x05\0\0\0raise".to_vec().into();
     let said = grpc.infer(raised).unwrap_err();
     assert_eq!((said.code(), said.message()), (tonic::Code::Internal, "ValueError: no such thing"));
+}
+
+/// Two models with one process each, of different classes.
+#[test]
+fn request_of_a_class_without_processes_is_refused() {
+    let folder = Daemon::place("process-classes");
+    put(folder.path(), "calm", RAW, "", "instances = { rt = 0, be = 1 }");
+    put(folder.path(), "urgent", RAW, "", "instances = { rt = 1, be = 0 }");
+    let daemon = Daemon::start_in(folder, &[TRUSTED, "models.load=[\"calm\", \"urgent\"]"]);
+    assert_eq!(children(&daemon).len(), 2, "one process each");
+    let mut grpc = Grpc::connect(daemon.folder());
+    for (model, own, other, class, words) in [
+        ("calm", 2, 1, Class::RealTime, "real-time requests: instances.rt is 0"),
+        ("urgent", 1, 2, Class::BestEffort, "best-effort requests: instances.be is 0"),
+    ] {
+        assert!(daemon.get(&format!("/v2/models/{model}/ready")).starts_with("HTTP/1.1 200"));
+        let want = format!("model {model}/1: has no instance for {words}");
+        assert_eq!(error(&ask_as(&daemon, model, "", other, 0)), (400, want.clone()));
+        // Its input has another name than the model's: the class comes first.
+        let said = grpc.infer(infer_request(model, class)).unwrap_err();
+        assert_eq!((said.code(), said.message()), (tonic::Code::InvalidArgument, &*want));
+        assert_eq!(ask_as(&daemon, model, "", own, 0).0, 200);
+        let config = daemon.get(&format!("/v2/models/{model}/config"));
+        assert_eq!(config.matches("KIND_MODEL").count(), 1, "a group of one class: {config}");
+    }
+    assert_eq!(error(&ask(&daemon, "urgent", "")).0, 400, "requests are best-effort by default");
+    assert!(daemon.get("/metrics").contains("model=\"calm\""));
+    for model in ["calm", "urgent"] {
+        let path = format!("/v2/repository/models/{model}/unload");
+        assert_eq!(post(&daemon, &path, &json!({})).0, 200);
+    }
+    within(SOON, "the end of both", || children(&daemon).is_empty());
 }
 
 #[test]

@@ -7,7 +7,8 @@ use super::sample::{ModelUse, ProgramUse, Sample};
 use crate::class::Class;
 use crate::observe::devices::DeviceSnapshot;
 use crate::observe::stats::Sum;
-use std::time::Duration;
+use crate::residency::facts::Residency;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// Maximum number of rows of a table.
 const MAX_ROWS: usize = 64;
@@ -31,7 +32,8 @@ pub(super) fn state(history: &History) -> String {
 }
 
 const DEVICES: &[&str] = &["device", "state", "units", "open", "memory", "preemptions"];
-const MODELS: &[&str] = &["model", "version", "memory", "requests/s", "mean", "waiting", "failed"];
+const MODELS: &[&str] =
+    &["model", "version", "memory", "requests/s", "mean", "waiting", "failed", "on demand"];
 const PROGRAMS: &[&str] = &["name", "class", "state", "memory", "device %", "held %"];
 const LOG: &[&str] = &["time", "work", "preempted"];
 
@@ -111,7 +113,7 @@ fn device(one: &DeviceSnapshot, out: &mut Markup) {
 }
 
 fn model(history: &History, one: &ModelUse, out: &mut Markup) {
-    let ModelUse { figures, bytes: size } = one;
+    let ModelUse { figures, bytes: size, residency } = one;
     let is_same = |then: &&ModelUse| {
         then.figures.model == figures.model && then.figures.version == figures.version
     };
@@ -126,6 +128,24 @@ fn model(history: &History, one: &ModelUse, out: &mut Markup) {
     cell(out, mean(figures.numbers.success, then));
     cell(out, figures.waiting);
     cell(out, figures.numbers.fail.count);
+    cell(out, on_demand(residency));
+}
+
+/// Returns the states of processes that are on the GPU on demand, and their returns.
+fn on_demand(all: &[Residency]) -> String {
+    let state = |one: &Residency| match one.bytes {
+        Some(size @ 1..) => format!("{} {}", one.state.name(), bytes(size)),
+        _ => one.state.name().to_owned(),
+    };
+    let states: Vec<String> = all.iter().map(state).collect();
+    let returns: u64 = all.iter().map(|one| one.returns).sum();
+    let last = all.iter().filter_map(|one| one.returned).max();
+    let last = last.and_then(|last| last.duration_since(UNIX_EPOCH).ok()).map(clock);
+    match last {
+        _ if all.is_empty() => "–".into(),
+        None => states.join(", "),
+        Some(last) => format!("{}, {returns} returns, the last at {last}", states.join(", ")),
+    }
 }
 
 /// Returns the mean time of the requests since `then`.
@@ -227,6 +247,7 @@ mod tests {
     use crate::observe::latency::Latencies;
     use crate::observe::stats::Numbers;
     use crate::observe::triton::ModelFigures;
+    use crate::residency::facts::{ProcessName, ResidencyState};
 
     const HOSTILE: &str = "</td><img src=x onerror=alert(1)>'\"\r\n\ndata: x";
 
@@ -243,7 +264,7 @@ mod tests {
                 executions: 0,
                 waiting: 0,
             };
-            sample.models = vec![ModelUse { figures, bytes: 1 }; models];
+            sample.models = vec![ModelUse { figures, bytes: 1, residency: Vec::new() }; models];
             history.add(sample);
         }
         state(&history)
@@ -260,7 +281,22 @@ mod tests {
         assert!(!html.contains("<img") && !html.contains(['\n', '\r']), "{html}");
         let cells = html.matches("<td").count();
         assert_eq!(cells, html.matches("</td>").count());
-        assert_eq!(cells, 6 + 7 + 6 + 2 * 3, "of a device, a model, a program, two of the log");
+        assert_eq!(cells, 6 + 8 + 6 + 2 * 3, "of a device, a model, a program, two of the log");
+    }
+
+    #[test]
+    fn process_on_demand_has_its_state_and_returns() {
+        let (model, class, device) = ("m".into(), Class::RealTime, "cuda:0".into());
+        let name = ProcessName { model, version: 1, class, instance: 0, device };
+        let (bytes, return_time, returned) = (Some(2 << 20), Duration::ZERO, None);
+        let state = ResidencyState::Resident;
+        let mut one = Residency { name, state, bytes, returns: 0, return_time, returned };
+        assert_eq!(on_demand(&[]), "–");
+        assert_eq!(on_demand(std::slice::from_ref(&one)), "resident 2 MiB");
+        (one.state, one.bytes, one.returns) = (ResidencyState::Away, Some(0), 3);
+        one.returned = Some(UNIX_EPOCH + Duration::from_secs(3_723));
+        let want = "away, 3 returns, the last at 01:02:03";
+        assert_eq!(on_demand(std::slice::from_ref(&one)), want);
     }
 
     #[test]

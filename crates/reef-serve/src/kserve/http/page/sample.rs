@@ -4,6 +4,7 @@ use crate::class::Class;
 use crate::observe::devices::DeviceSnapshot;
 use crate::observe::latency::Counts;
 use crate::observe::triton::ModelFigures;
+use crate::residency::facts::Residency;
 use crate::server::Server;
 use crate::tenants::tenant::Tenant;
 use reef_guest::limit::JobView;
@@ -30,6 +31,8 @@ pub(super) struct Sample {
 pub(super) struct ModelUse {
     pub(super) figures: ModelFigures,
     pub(super) bytes: u64,
+    /// Processes that are on the GPU on demand.
+    pub(super) residency: Vec<Residency>,
 }
 
 /// Use of a device by a client of the daemon in one class, or by an unmodified program.
@@ -70,12 +73,16 @@ impl Sample {
 
 fn models(server: &Server) -> Vec<ModelUse> {
     let sizes = server.registry.memory();
+    let residents = server.observer.residents.get().map(|all| all.all()).unwrap_or_default();
     let figures = server.registry.figures().into_iter().map(|figures| {
         let is_same = |of: &crate::observe::metrics::ModelLabels| {
             of.model == figures.model && of.version == figures.version
         };
         let bytes = sizes.iter().find(|(of, _)| is_same(of)).map_or(0, |(_, bytes)| *bytes);
-        ModelUse { figures, bytes }
+        let mut residency = residents.clone();
+        residency
+            .retain(|one| one.name.model == figures.model && one.name.version == figures.version);
+        ModelUse { figures, bytes, residency }
     });
     figures.collect()
 }

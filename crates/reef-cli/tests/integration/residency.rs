@@ -1,0 +1,376 @@
+//! Models that are on the GPU on demand: programs of a daemon on a driver made of functions, whose
+//! memory leaves the device and returns.
+
+use crate::common::daemon::{Daemon, ask, metrics};
+use crate::common::driver::{Driver, library};
+use crate::common::{Folder, json, text};
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+/// Variables that a program gets from its daemon.
+const PASSED: [&str; 6] = [
+    "REEF_CUDA",
+    "REEF_SHIM",
+    "REEF_NVML_LIBRARY",
+    "REEF_FAKE_PROCESSES",
+    "REEF_FAKE_MEMORY",
+    "REEF_FAKE_BYTES",
+];
+
+/// Number of MiB that a program takes; 0: it does not use the GPU.
+const MIB: &str = "REEF_TEST_MIB";
+
+/// A model's program. A request adds 2 to a number in its device memory, and is answered with that
+/// number and the process's. One whose identifier is `hold` waits for the file `go` before that.
+#[test]
+#[ignore = "is a program that another test runs"]
+fn program() {
+    let Ok(mib) = std::env::var(MIB) else { return };
+    let mib: usize = mib.parse().unwrap();
+    let mut daemon = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned().unwrap());
+    let mut add: Box<dyn FnMut() -> u64> = match mib {
+        0 => {
+            let mut number = 0;
+            Box::new(move || {
+                number += 2;
+                number
+            })
+        }
+        mib => {
+            let driver: &Driver = Box::leak(Box::new(Driver::start()));
+            let to = match driver.allocate(mib << 20) {
+                Ok(at) => at + (mib << 20) - 8, // the last word
+                Err(code) => {
+                    let error = format!("memory {code}");
+                    return send(&mut daemon, &json!({ "type": "error", "error": error }), &[]);
+                }
+            };
+            let (add, before) = (driver.adder(to), driver.read(to));
+            Box::new(move || {
+                add(2);
+                driver.synchronize();
+                driver.read(to) - before
+            })
+        }
+    };
+    let tensor =
+        |name: &str, size: u32| json!({ "name": name, "datatype": "FP32", "shape": [size] });
+    while let Some((header, _)) = receive(&mut daemon) {
+        if header["type"] == "start" {
+            let (inputs, outputs) = ([tensor("x", 1)], [tensor("y", 2)]);
+            let ready =
+                json!({ "type": "ready", "protocol": 1, "inputs": inputs, "outputs": outputs });
+            send(&mut daemon, &ready, &[]);
+        } else if header["type"] == "infer" {
+            if header["id"] == "hold" {
+                std::fs::write("held", "").unwrap();
+                while !Path::new("go").exists() {
+                    std::thread::sleep(Duration::from_millis(5)); // sleep: poll of a condition
+                }
+            }
+            let values = [add() as f32, std::process::id() as f32];
+            let data = values.map(f32::to_le_bytes).concat();
+            let mut output = tensor("y", 2);
+            output["bytes"] = json!(data.len());
+            let request = &header["request"];
+            let answer = json!({ "type": "answer", "request": request, "outputs": [output] });
+            send(&mut daemon, &answer, &data);
+        }
+    }
+}
+
+fn receive(daemon: &mut UnixStream) -> Option<(Value, Vec<u8>)> {
+    let (mut header, mut data) = ([0; 4], [0; 8]);
+    daemon.read_exact(&mut header).ok()?;
+    daemon.read_exact(&mut data).ok()?;
+    let mut header = vec![0; u32::from_le_bytes(header) as usize];
+    let mut data = vec![0; u64::from_le_bytes(data) as usize];
+    daemon.read_exact(&mut header).ok()?;
+    daemon.read_exact(&mut data).ok()?;
+    Some((serde_json::from_slice(&header).unwrap(), data))
+}
+
+fn send(daemon: &mut UnixStream, header: &Value, data: &[u8]) {
+    let header = header.to_string();
+    let lengths = [
+        &(header.len() as u32).to_le_bytes()[..],
+        &(data.len() as u64).to_le_bytes()[..],
+        header.as_bytes(),
+        data,
+    ];
+    daemon.write_all(&lengths.concat()).unwrap();
+}
+
+/// A folder with a driver, whose device has this number of MiB, and models.
+struct Machine {
+    folder: Folder,
+    mib: u64,
+}
+
+impl Machine {
+    fn new(name: &str, mib: u64) -> Self {
+        Self { folder: Folder::new(name), mib }
+    }
+
+    /// Puts a model there whose programs take this number of MiB each.
+    fn put(&self, name: &str, mib: u64, keys: &str) {
+        std::fs::create_dir_all(self.folder.path(&format!("models/{name}/1"))).unwrap();
+        let this = std::env::current_exe().unwrap();
+        let accounts = self.folder.path("accounts");
+        let text = format!(
+            "engine = \"process\"\n[process]\ncommand = [{this:?}, \"--exact\", \"residency::program\", \
+             \"--include-ignored\", \"--nocapture\"]\npass_env = {PASSED:?}\n\
+             env = {{ {MIB} = \"{mib}\", REEF_ACCOUNTS = {accounts:?} }}\n\
+             residency = \"on-demand\"\n{keys}\n"
+        );
+        self.folder.file(&format!("models/{name}/model.toml"), text);
+    }
+
+    fn variables(&self) -> Vec<(&'static str, String)> {
+        let file = |path: PathBuf| path.to_str().unwrap().to_owned();
+        let values = [
+            file(library("libfake_libcuda.so")),
+            file(library("libreef_cuda_shim.so")),
+            file(library("libfake_libnvml.so")),
+            self.folder.path("processes"),
+            self.folder.path("memory"),
+            (self.mib << 20).to_string(),
+        ];
+        PASSED.into_iter().zip(values).collect()
+    }
+
+    /// Starts a daemon with the models that are there.
+    fn daemon(&self, options: &[&str]) -> Daemon {
+        let set = self.variables();
+        let set: Vec<(&str, &str)> = set.iter().map(|(name, value)| (*name, &**value)).collect();
+        let trusted = ["--device", "cpu:0", "--set", "models.processes=true"];
+        Daemon::start_in(&self.folder, &[&trusted[..], options].concat(), &set)
+    }
+
+    fn reef(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_reef"));
+        command.envs(self.variables()).args(args).args(["--folder", &self.folder.path("")]);
+        command.output().unwrap()
+    }
+
+    fn load(&self, model: &str) -> String {
+        ask(&self.folder, &format!("POST /v2/repository/models/{model}/load"), "{}")
+    }
+
+    /// Loads a model, which must succeed.
+    #[track_caller]
+    fn loads(&self, model: &str) {
+        let said = self.load(model);
+        assert!(said.starts_with("HTTP/1.1 200 "), "{model}: {said}");
+    }
+
+    /// Starts a daemon with the models `one` and `two`: each of their processes takes 120 MiB of
+    /// 720, and 512 stay free.
+    fn two_that_do_not_fit(&self) -> Daemon {
+        for name in ["one", "two"] {
+            self.put(name, 120, "idle = \"1h\"\nmemory = \"180MiB\"");
+        }
+        let daemon = self.daemon(&["--guests", "--set", "models.load=[\"tiny\"]"]);
+        self.loads("one");
+        // Once it is a guest, the device is known on which the other one must have room.
+        self.wait("its size", || self.value("reef_model_resident_bytes", "one") > 0.0);
+        self.loads("two");
+        daemon
+    }
+
+    /// Sends a request with this identifier and timeout in microseconds, best-effort.
+    fn infer(&self, model: &str, id: &str, timeout: u64) -> String {
+        let body = json!({
+            "id": id,
+            "parameters": { "priority": 2, "timeout": timeout },
+            "inputs": [{ "name": "x", "datatype": "FP32", "shape": [1], "data": [0.0] }],
+        });
+        ask(&self.folder, &format!("POST /v2/models/{model}/infer"), &body.to_string())
+    }
+
+    /// The number and the process of an answer.
+    #[track_caller]
+    fn answers(&self, model: &str) -> (u64, u32) {
+        numbers(&self.infer(model, "", 0))
+    }
+
+    /// State of the process for best-effort requests.
+    fn state(&self, model: &str) -> String {
+        let of = format!("reef_model_residency{{model=\"{model}\",version=\"1\",class=\"be\",");
+        let said = metrics(&self.folder);
+        let line = said.lines().find(|line| line.starts_with(&of)).unwrap_or_default();
+        let state = line.split_once("state=\"").and_then(|(_, rest)| rest.split_once('"'));
+        state.map(|(state, _)| state.to_owned()).unwrap_or_default()
+    }
+
+    /// Value of a metric of the process for best-effort requests.
+    fn value(&self, name: &str, model: &str) -> f64 {
+        let of = format!("{name}{{model=\"{model}\",version=\"1\",class=\"be\",");
+        let said = metrics(&self.folder);
+        let line = said.lines().find(|line| line.starts_with(&of)).unwrap_or_default();
+        let value = line.rsplit_once(' ').and_then(|(_, value)| value.parse().ok());
+        value.unwrap_or(f64::NAN)
+    }
+
+    #[track_caller]
+    fn wait(&self, what: &str, is: impl Fn() -> bool) {
+        let begin = Instant::now();
+        while !is() {
+            let now = metrics(&self.folder);
+            assert!(begin.elapsed() < Duration::from_secs(60), "{what}: {now}");
+            std::thread::sleep(Duration::from_millis(5)); // sleep: poll of a condition
+        }
+    }
+}
+
+#[track_caller]
+fn numbers(answer: &str) -> (u64, u32) {
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    let data = &json(body)["outputs"][0]["data"];
+    (data[0].as_f64().unwrap() as u64, data[1].as_f64().unwrap() as u32)
+}
+
+#[test]
+fn idle_model_leaves_and_returns_with_its_memory() {
+    let machine = Machine::new("residency-idle", 1024);
+    machine.put("one", 64, "idle = \"100ms\"");
+    let _daemon = machine.daemon(&["--guests"]);
+    let (mut number, pid) = machine.answers("one");
+    for round in 1..4 {
+        machine.wait("it leaves", || machine.state("one") == "away");
+        assert_eq!(machine.value("reef_model_resident_bytes", "one"), 0.0);
+        let now = metrics(&machine.folder);
+        assert!(now.contains(&format!("reef_suspended_bytes{{pid=\"{pid}\"")), "{now}");
+        assert_eq!(machine.answers("one"), (number + 2, pid), "round {round}");
+        number += 2;
+        assert!(machine.value("reef_model_returns_total", "one") >= f64::from(round));
+    }
+    assert!(machine.value("reef_model_returned_seconds", "one") > 1e9);
+    let listed = machine.reef(&["ctl", "models", "--json"]);
+    let models = json(text(&listed.stdout));
+    let mut models = models.as_array().unwrap().iter();
+    let one = models.find(|model| model["name"] == "one").unwrap();
+    assert_eq!(one["residency"]["states"].as_array().unwrap().len(), 2, "{one}");
+    assert!(one["residency"]["returns"].as_u64().unwrap() >= 3, "{one}");
+}
+
+#[test]
+fn models_that_do_not_fit_together_answer_alternately() {
+    let machine = Machine::new("residency-two", 720);
+    let _daemon = machine.two_that_do_not_fit();
+    let mut last = ["one", "two"].map(|name| machine.answers(name));
+    for _ in 0..3 {
+        for (name, last) in ["one", "two"].into_iter().zip(&mut last) {
+            let (number, pid) = *last;
+            *last = machine.answers(name);
+            assert_eq!(*last, (number + 2, pid), "{name}");
+        }
+    }
+    // Two clients that ask all the time.
+    std::thread::scope(|scope| {
+        for (name, (number, pid)) in ["one", "two"].into_iter().zip(last) {
+            let machine = &machine;
+            scope.spawn(move || {
+                for round in 1..=5 {
+                    assert_eq!(machine.answers(name), (number + 2 * round, pid), "{name}");
+                }
+            });
+        }
+    });
+    assert!(machine.value("reef_model_returns_total", "one") >= 3.0);
+}
+
+#[test]
+fn model_that_works_never_leaves_and_the_other_waits() {
+    let machine = Machine::new("residency-busy", 720);
+    let _daemon = machine.two_that_do_not_fit();
+    let (number, pid) = machine.answers("one");
+    machine.answers("two");
+    std::thread::scope(|scope| {
+        let held = scope.spawn(|| machine.infer("one", "hold", 0));
+        let place = |name: &str| machine.folder.path(&format!("models/one/1/{name}"));
+        machine.wait("its request runs", || Path::new(&place("held")).exists());
+        let late = machine.infer("two", "", 1_500_000);
+        assert!(late.starts_with("HTTP/1.1 503 "), "{late}");
+        assert!(late.contains("\r\nretry-after: 1\r\n"), "{late}");
+        assert!(late.contains("the model is off the GPU, and did not return in time"), "{late}");
+        assert_eq!(machine.state("one"), "resident");
+        std::fs::write(place("go"), "").unwrap();
+        assert_eq!(numbers(&held.join().unwrap()), (number + 2, pid));
+    });
+    machine.answers("two");
+}
+
+#[test]
+fn process_that_dies_while_it_is_away_starts_again() {
+    let machine = Machine::new("residency-dies", 1024);
+    machine.put("one", 64, "idle = \"100ms\"");
+    let _daemon = machine.daemon(&["--guests"]);
+    let (_, pid) = machine.answers("one");
+    machine.wait("it leaves", || machine.state("one") == "away");
+    assert!(Command::new("kill").args(["-KILL", &pid.to_string()]).status().unwrap().success());
+    let (number, next) = machine.answers("one");
+    assert_eq!(number, 2, "a process of its own");
+    assert_ne!(next, pid);
+    machine.wait("it leaves", || machine.state("one") == "away");
+    assert_eq!(machine.answers("one"), (4, next));
+    machine.wait("it leaves", || machine.state("one") == "away");
+    let unloaded = ask(&machine.folder, "POST /v2/repository/models/one/unload", "{}");
+    assert!(unloaded.starts_with("HTTP/1.1 200 "), "{unloaded}");
+    machine.wait("it is gone", || !metrics(&machine.folder).contains("reef_model_residency{"));
+}
+
+#[test]
+fn model_that_an_operator_suspended_waits_for_the_operator() {
+    let machine = Machine::new("residency-operator", 1024);
+    machine.put("one", 64, "idle = \"1h\"");
+    let _daemon = machine.daemon(&["--guests"]);
+    let (number, pid) = machine.answers("one");
+    let label = format!("pid=\"{pid}\"");
+    let is_guest = |line: &str| line.starts_with("reef_guest_active{") && line.contains(&label);
+    machine.wait("it joins", || metrics(&machine.folder).lines().any(is_guest));
+    let pid_text = pid.to_string();
+    let output = machine.reef(&["suspend", &pid_text]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let refused = machine.infer("one", "", 0);
+    assert!(refused.starts_with("HTTP/1.1 503 "), "{refused}");
+    assert!(refused.contains("was suspended by an operator"), "{refused}");
+    let output = machine.reef(&["resume", &pid_text]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(machine.answers("one"), (number + 2, pid));
+}
+
+#[test]
+fn program_without_a_gpu_stays_and_answers() {
+    let machine = Machine::new("residency-host", 1024);
+    machine.put("one", 0, "idle = \"50ms\"");
+    let _daemon = machine.daemon(&["--guests"]);
+    let (number, pid) = machine.answers("one");
+    let refused = |line: &str| {
+        let count = line.strip_prefix("reef_suspensions_total{op=\"refused\"} ");
+        count.is_some_and(|count| count != "0")
+    };
+    machine.wait("it is asked to leave", || metrics(&machine.folder).lines().any(refused));
+    assert_eq!(machine.answers("one"), (number + 2, pid));
+}
+
+#[test]
+fn residency_on_demand_needs_a_daemon_with_guests() {
+    let machine = Machine::new("residency-keys", 1024);
+    machine.put("one", 0, "");
+    machine.put("two", 0, "idle = \"soon\"");
+    let _daemon = machine.daemon(&["--set", "models.load=[\"tiny\"]"]);
+    for (name, want) in [
+        ("one", "process.residency = \\\"on-demand\\\" requires guests.listen = true"),
+        ("two", "process.idle must be a time from 1ms to 24h, such as 30s, got \\\"soon\\\""),
+    ] {
+        let said = machine.load(name);
+        assert!(said.starts_with("HTTP/1.1 400 ") && said.contains(want), "{said}");
+    }
+}

@@ -1,0 +1,118 @@
+//! State of one process.
+
+use super::facts::{Facts, Held, Residency, ResidencyState};
+use reef_suspend::Uuid;
+use std::time::{Duration, Instant, SystemTime};
+
+/// Number of a process in the table.
+pub(super) type Id = u64;
+
+/// A process of the table, so that no later one in its place is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Target {
+    pub(super) id: Id,
+    pub(super) pid: u32,
+}
+
+/// State of a process, and of its requests.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) facts: Facts,
+    pub(super) state: ResidencyState,
+    pub(super) pid: Option<u32>,
+    /// True while a request runs, or waits for a process that starts.
+    pub(super) is_used: bool,
+    /// True while a request waits for its return.
+    pub(super) is_awaited: bool,
+    /// Number among those that wait for room.
+    pub(super) turn: Option<u64>,
+    /// True for a start that has room.
+    pub(super) is_admitted: bool,
+    /// True if it has answered a request since its start or return.
+    pub(super) has_answered: bool,
+    /// True if it leaves as soon as its request has ended: another one has waited for longer.
+    pub(super) must_leave: bool,
+    /// True if an operator has suspended it, or a real-time program has its memory.
+    pub(super) is_suspended: bool,
+    /// End of the last request, of the start or of the return.
+    pub(super) used: Instant,
+    /// Time of the next try after a refusal.
+    pub(super) not_before: Option<Instant>,
+    pub(super) is_refusal_logged: bool,
+    /// Failures in a row.
+    pub(super) failed_returns: u32,
+    /// Bytes that it had when they were counted last.
+    pub(super) held: Option<Held>,
+    pub(super) returns: u64,
+    pub(super) return_time: Duration,
+    pub(super) returned: Option<SystemTime>,
+}
+
+impl Entry {
+    /// Returns a process that has not been started.
+    pub(super) fn new(facts: Facts, now: Instant) -> Self {
+        Self {
+            facts,
+            state: ResidencyState::Absent,
+            pid: None,
+            is_used: false,
+            is_awaited: false,
+            turn: None,
+            is_admitted: false,
+            has_answered: false,
+            must_leave: false,
+            is_suspended: false,
+            used: now,
+            not_before: None,
+            is_refusal_logged: false,
+            failed_returns: 0,
+            held: None,
+            returns: 0,
+            return_time: Duration::ZERO,
+            returned: None,
+        }
+    }
+
+    /// Returns its bytes on a device. `None`: not known.
+    pub(super) fn bytes_on(&self, device: Uuid) -> Option<u64> {
+        let held = self.held.as_ref()?;
+        let there = held.iter().filter(|(of, _)| *of == device);
+        Some(there.fold(0_u64, |sum, (_, bytes)| sum.saturating_add(*bytes)))
+    }
+
+    pub(super) fn bytes(&self) -> Option<u64> {
+        let held = self.held.as_ref()?;
+        Some(held.iter().fold(0_u64, |sum, (_, bytes)| sum.saturating_add(*bytes)))
+    }
+
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        self.not_before.is_none_or(|at| at <= now)
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        let is_free = !self.is_used && !self.is_awaited && self.turn.is_none();
+        self.state == ResidencyState::Resident && is_free && !self.is_suspended
+    }
+
+    /// Returns the time at which it leaves without a further request.
+    pub(super) fn departure(&self) -> Instant {
+        let idle = self.used + self.facts.idle;
+        self.not_before.map_or(idle, |at| at.max(idle))
+    }
+
+    pub(super) fn view(&self) -> Residency {
+        let bytes = match self.state {
+            ResidencyState::Absent | ResidencyState::Starting => None,
+            ResidencyState::Away | ResidencyState::Returning => Some(0),
+            ResidencyState::Resident | ResidencyState::Leaving => self.bytes(),
+        };
+        Residency {
+            name: self.facts.name.clone(),
+            state: self.state,
+            bytes,
+            returns: self.returns,
+            return_time: self.return_time,
+            returned: self.returned,
+        }
+    }
+}

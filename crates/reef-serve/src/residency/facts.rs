@@ -1,0 +1,75 @@
+//! Facts about a process that is on the GPU on demand.
+
+use crate::class::Class;
+use reef_suspend::Uuid;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// Process of a model, by the names that people and metrics have for it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct ProcessName {
+    pub(crate) model: String,
+    pub(crate) version: u32,
+    pub(crate) class: Class,
+    /// Number among those of its class.
+    pub(crate) instance: usize,
+    /// Name of its device.
+    pub(crate) device: String,
+}
+
+/// Wishes of a process.
+#[derive(Debug, Clone)]
+pub(crate) struct Facts {
+    pub(crate) name: ProcessName,
+    /// Name in the log.
+    pub(crate) title: Arc<str>,
+    /// Time without a request after which it leaves.
+    pub(crate) idle: Duration,
+    /// Bytes of device memory that it may take; 0 if it has no limit.
+    pub(crate) limit: u64,
+    /// The device that it is told. `None`: not a GPU that others know.
+    pub(crate) device: Option<Uuid>,
+}
+
+/// State of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ResidencyState {
+    /// Not started, or ended.
+    Absent,
+    /// Started, or about to be.
+    Starting,
+    Resident,
+    Leaving,
+    Away,
+    Returning,
+}
+
+impl ResidencyState {
+    /// Returns its name for people and in metrics.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Absent | Self::Starting => "starting",
+            Self::Resident => "resident",
+            Self::Leaving => "leaving",
+            Self::Away => "away",
+            Self::Returning => "returning",
+        }
+    }
+}
+
+/// Bytes of device memory.
+pub(crate) type Held = Vec<(Uuid, u64)>;
+
+/// State of a process at one moment, for listings and metrics.
+#[derive(Debug, Clone)]
+pub(crate) struct Residency {
+    pub(crate) name: ProcessName,
+    pub(crate) state: ResidencyState,
+    /// Bytes on its devices: 0 while it is away. `None`: not known.
+    pub(crate) bytes: Option<u64>,
+    pub(crate) returns: u64,
+    /// Sum of the times of its returns.
+    pub(crate) return_time: Duration,
+    /// End of its last return.
+    pub(crate) returned: Option<SystemTime>,
+}

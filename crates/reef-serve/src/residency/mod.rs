@@ -1,0 +1,25 @@
+//! Processes of models that are on the GPU on demand: they leave its memory while no request needs
+//! them, and return for the next one.
+//!
+//! ```text
+//!             room                idle, or room for another
+//! Starting ────────► Resident ──────────────────────────────► Leaving
+//!                       ▲                                        │
+//!                       └──── Returning ◄──── Away ◄─────────────┘
+//!                                  request, and room
+//! ```
+//!
+//! - **In**: uses of processes by requests; starts and ends of processes; free memory.
+//! - **Out**: suspensions and returns, one at a time, by a thread of their own.
+//! - **Invariant**: a process that works on a request does not leave. One that has returned for a
+//!   request answers it before it leaves again. Room is given in the order in which processes began
+//!   to wait for it.
+
+mod choice;
+mod entry;
+pub(crate) mod facts;
+pub(crate) mod idle;
+pub(crate) mod mover;
+pub(crate) mod residents;
+mod steps;
+mod table;

@@ -1,0 +1,302 @@
+//! All processes that are on the GPU on demand, with the thread that moves them.
+
+use super::entry::{Id, Target};
+use super::facts::{Facts, Held, Residency, ResidencyState};
+use super::mover::Mover;
+use super::steps::{FreeBytes, Step};
+use super::table::Table;
+use crate::error::{Error, Result};
+use crate::suspend::suspensions::Suspender;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Interval at which a waiting request polls its client, and the causes of suspensions.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Longest sleep of the thread: an operator may bring a process back meanwhile.
+const MAX_SLEEP: Duration = Duration::from_secs(1);
+
+/// All processes that are on the GPU on demand.
+#[derive(Debug)]
+pub(crate) struct Residents {
+    mover: Box<dyn Mover>,
+    state: Mutex<State>,
+    change: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    table: Table,
+    /// True while there is the thread.
+    has_thread: bool,
+}
+
+impl Residents {
+    pub(crate) fn new(mover: Box<dyn Mover>) -> Arc<Self> {
+        Arc::new(Self { mover, state: Mutex::default(), change: Condvar::new() })
+    }
+
+    /// Adds a process that has not been started. It is removed when the result is dropped.
+    ///
+    /// # Errors
+    ///
+    /// `Failed` if the thread cannot be started.
+    pub(crate) fn add(self: &Arc<Self>, facts: Facts) -> Result<Resident> {
+        let mut state = self.state.lock();
+        if !state.has_thread {
+            let own = self.clone();
+            let thread = thread::Builder::new().name("reef-residency".into());
+            let thread = thread.spawn(move || own.run());
+            thread.map_err(|e| Error::system("cannot start the thread for residency", e))?;
+            state.has_thread = true;
+        }
+        let id = state.table.add(facts, Instant::now());
+        drop(state);
+        Ok(Resident { all: self.clone(), id })
+    }
+
+    /// Returns the state of all processes.
+    pub(crate) fn all(&self) -> Vec<Residency> {
+        self.state.lock().table.all()
+    }
+
+    /// Loop of the thread, until there is no process.
+    fn run(&self) {
+        loop {
+            let (free, bytes) = self.measure();
+            let mut state = self.state.lock();
+            if state.table.is_empty() {
+                state.has_thread = false;
+                return;
+            }
+            bytes.into_iter().for_each(|(target, held)| state.table.note_bytes(target, held));
+            self.note_suspenders(&mut state.table);
+            let step = state.table.next(Instant::now(), &free);
+            self.change.notify_all();
+            match step {
+                Step::Leave(target) => {
+                    drop(state);
+                    self.leave(target);
+                }
+                Step::Return(target) => {
+                    drop(state);
+                    self.bring_back(target);
+                }
+                Step::Admit | Step::Measure => {}
+                Step::Sleep(time) => {
+                    let time = time.unwrap_or(MAX_SLEEP).min(MAX_SLEEP);
+                    self.change.wait_for(&mut state, time);
+                }
+            }
+        }
+    }
+
+    /// Reads the memory that the next step depends on, without a lock.
+    fn measure(&self) -> (FreeBytes, Vec<(Target, Held)>) {
+        let (devices, unknown) = self.state.lock().table.questions();
+        let free = devices.into_iter().map(|device| (device, self.mover.free(device)));
+        let unknown = unknown.into_iter();
+        let bytes = unknown.map(|(target, told)| (target, self.mover.bytes(target.pid, told)));
+        (free.collect(), bytes.collect())
+    }
+
+    fn note_suspenders(&self, table: &mut Table) {
+        let now = Instant::now();
+        for Target { id, pid } in table.targets() {
+            table.note_suspender(id, self.mover.suspender(pid), now);
+        }
+    }
+
+    fn leave(&self, target: Target) {
+        let begun = Instant::now();
+        let left = self.mover.leave(target.pid);
+        let (time, why) = (begun.elapsed(), left.as_ref().err().cloned());
+        let mut state = self.state.lock();
+        let is_logged = state.table.note_leave(target, left.ok(), Instant::now());
+        let (model, pid) = (state.table.title(target.id), target.pid);
+        match why {
+            None => tracing::info!(%model, pid, ?time, "the process has left the GPU"),
+            Some(why) if is_logged => {
+                tracing::warn!(%model, pid, %why, "the process stays on the GPU");
+            }
+            Some(_) => {}
+        }
+        self.change.notify_all();
+    }
+
+    fn bring_back(&self, target: Target) {
+        let begun = Instant::now();
+        let back = self.mover.come_back(target.pid);
+        let time = begun.elapsed();
+        let mut state = self.state.lock();
+        let (model, pid) = (state.table.title(target.id), target.pid);
+        match &back {
+            Ok(()) => tracing::info!(%model, pid, ?time, "the process is back on the GPU"),
+            Err(why) => tracing::warn!(%model, pid, %why, "the process does not return"),
+        }
+        state.table.note_return(target, back.is_ok().then_some(time), Instant::now());
+        self.change.notify_all();
+    }
+}
+
+/// A process that is on the GPU on demand.
+#[derive(Debug)]
+pub(crate) struct Resident {
+    all: Arc<Residents>,
+    id: Id,
+}
+
+/// Reason for which a request does not use a process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// It is away, and stays so for now.
+    Away(Error),
+    /// It does not return: it must be killed.
+    Lost(Error),
+}
+
+impl Resident {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.all.state.lock()
+    }
+
+    /// Waits until there is room for a start, as far as its size is known.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` if there is none within `time`, or if `is_over`.
+    pub(crate) fn wait_for_room(&self, time: Duration, is_over: &dyn Fn() -> bool) -> Result<()> {
+        let begun = Instant::now();
+        let mut state = self.lock();
+        state.table.begin_start(self.id);
+        self.all.change.notify_all();
+        while !state.table.may_start(self.id) {
+            if begun.elapsed() >= time || MutexGuard::unlocked(&mut state, is_over) {
+                state.table.note_end(self.id);
+                let why = "no room on the GPU for the start of the model's process";
+                return Err(Error::Unavailable(why.into()));
+            }
+            self.all.change.wait_for(&mut state, POLL_INTERVAL);
+        }
+        Ok(())
+    }
+
+    /// Returns the folder of the daemon's sockets.
+    pub(crate) fn sockets(&self) -> PathBuf {
+        self.all.mover.sockets()
+    }
+
+    /// Notes that the process is ready.
+    pub(crate) fn note_start(&self, pid: u32) {
+        self.all.mover.forget(pid); // the one that had its number
+        self.lock().table.note_start(self.id, pid, Instant::now());
+        self.all.change.notify_all();
+    }
+
+    /// Notes that the process has ended, or was not started.
+    pub(crate) fn note_end(&self) {
+        let mut state = self.lock();
+        let pid = state.table.pid(self.id);
+        state.table.note_end(self.id);
+        drop(state);
+        pid.into_iter().for_each(|pid| self.all.mover.forget(pid));
+        self.all.change.notify_all();
+    }
+
+    /// True if it has left the GPU, or moves.
+    pub(crate) fn is_off(&self) -> bool {
+        matches!(
+            self.lock().table.state_of(self.id),
+            ResidencyState::Leaving | ResidencyState::Away | ResidencyState::Returning
+        )
+    }
+
+    /// True if it has left the GPU.
+    pub(crate) fn is_away(&self) -> bool {
+        self.lock().table.state_of(self.id) == ResidencyState::Away
+    }
+
+    /// Waits until the process is on the GPU, and keeps it there until the result is dropped. One
+    /// that starts does not have to be there.
+    ///
+    /// # Errors
+    ///
+    /// A refusal: it is not there within `time`, no client waits any more, or an operator keeps it
+    /// away.
+    pub(crate) fn enter(
+        &self,
+        time: Duration,
+        gone: &dyn Fn() -> bool,
+    ) -> Result<ResidentUse<'_>, Refusal> {
+        let (begun, mut is_told) = (Instant::now(), false);
+        let mut state = self.lock();
+        loop {
+            let refusal = self.refusal(&state.table);
+            if refusal.is_none() && state.table.try_use(self.id) {
+                return Ok(ResidentUse(self));
+            }
+            let is_over = begun.elapsed() >= time || MutexGuard::unlocked(&mut state, gone);
+            let late = is_over.then(|| Refusal::Away(no_room()));
+            if let Some(refusal) = refusal.or(late) {
+                state.table.give_up(self.id);
+                self.all.change.notify_all();
+                return Err(refusal);
+            }
+            if !std::mem::replace(&mut is_told, true) {
+                self.all.change.notify_all(); // once, or those that wait would wake each other
+            }
+            self.all.change.wait_for(&mut state, POLL_INTERVAL);
+        }
+    }
+
+    /// Returns the reason for which no request may wait for the process, if there is one.
+    fn refusal(&self, table: &Table) -> Option<Refusal> {
+        if table.is_lost(self.id) {
+            let why = "the model's process does not return to the GPU";
+            return Some(Refusal::Lost(Error::Unavailable(why.into())));
+        }
+        let pid = table.pid(self.id)?;
+        let why = match self.all.mover.suspender(pid)? {
+            Suspender::Idle => return None,
+            Suspender::Operator => format!(
+                "the model's process {pid} was suspended by an operator: `reef resume {pid}` brings it back"
+            ),
+            Suspender::Memory => {
+                format!("the model's process {pid} has left the GPU for a real-time program")
+            }
+        };
+        Some(Refusal::Away(Error::Unavailable(why)))
+    }
+}
+
+/// Returns the error for a request whose process has not returned.
+pub(crate) fn no_room() -> Error {
+    Error::Unavailable("the model is off the GPU, and did not return in time: try again".into())
+}
+
+impl Drop for Resident {
+    fn drop(&mut self) {
+        self.lock().table.remove(self.id);
+        self.all.change.notify_all();
+    }
+}
+
+/// Use of a process by a request, which keeps it on the GPU.
+#[derive(Debug)]
+pub(crate) struct ResidentUse<'a>(&'a Resident);
+
+impl Drop for ResidentUse<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.table.end_use(self.0.id, Instant::now());
+        if state.table.has_turns() {
+            self.0.all.change.notify_all();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,168 @@
+use super::*;
+use crate::class::Class;
+use crate::residency::facts::ProcessName;
+use reef_suspend::Uuid;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+const GPU: Uuid = [7; 16];
+const MIB: u64 = 1 << 20;
+/// Memory of the device and of each process, in MiB: one fits, with what is kept free.
+const ALL: u64 = 1024;
+const EACH: u64 = 400;
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// A device with processes 1 to `count`.
+#[derive(Debug)]
+struct Device {
+    count: u32,
+    away: Mutex<BTreeSet<u32>>,
+    /// Process that an operator has suspended; 0: none.
+    suspended: AtomicU32,
+    /// True if every departure is refused.
+    refuses: bool,
+}
+
+#[derive(Debug)]
+struct TestMover(Arc<Device>);
+
+impl Mover for TestMover {
+    fn leave(&self, pid: u32) -> Result<Held> {
+        if self.0.refuses {
+            return Err(Error::Unavailable("too little host memory".into()));
+        }
+        assert!(self.0.away.lock().insert(pid), "it left twice");
+        Ok(self.bytes(pid, None))
+    }
+
+    fn come_back(&self, pid: u32) -> Result<()> {
+        assert!(self.0.away.lock().remove(&pid), "it was there");
+        Ok(())
+    }
+
+    fn free(&self, _: Uuid) -> Option<u64> {
+        let there = u64::from(self.0.count) - self.0.away.lock().len() as u64;
+        Some(ALL.saturating_sub(EACH * there) * MIB)
+    }
+
+    fn bytes(&self, _: u32, _: Option<Uuid>) -> Held {
+        vec![(GPU, EACH * MIB)]
+    }
+
+    fn suspender(&self, pid: u32) -> Option<Suspender> {
+        if self.0.suspended.load(SeqCst) == pid {
+            return Some(Suspender::Operator);
+        }
+        self.0.away.lock().contains(&pid).then_some(Suspender::Idle)
+    }
+
+    fn forget(&self, _: u32) {}
+
+    fn sockets(&self) -> PathBuf {
+        PathBuf::new()
+    }
+}
+
+/// Starts processes that leave after this time without a request.
+fn start(
+    count: u32,
+    idle: Duration,
+    refuses: bool,
+) -> (Arc<Device>, Arc<Residents>, Vec<Resident>) {
+    let (away, suspended) = Default::default();
+    let device = Arc::new(Device { count, away, suspended, refuses });
+    let residents = Residents::new(Box::new(TestMover(device.clone())));
+    let one = |number: u32| {
+        let (model, class, device) = (format!("m{number}"), Class::BestEffort, "cuda:0".into());
+        let name = ProcessName { model, version: 1, class, instance: 0, device };
+        let facts = Facts { name, title: "m/1".into(), idle, limit: 0, device: None };
+        let resident = residents.add(facts).unwrap();
+        resident.wait_for_room(MINUTE, &|| false).unwrap();
+        resident.note_start(number);
+        resident
+    };
+    let all = (1..=count).map(one).collect();
+    (device, residents, all)
+}
+
+fn wait(what: &str, is: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is() {
+        assert!(begun.elapsed() < MINUTE, "{what}: not in a minute");
+        thread::sleep(Duration::from_millis(1)); // sleep: poll of a condition
+    }
+}
+
+/// Each of four processes has a client that asks all the time, and one process fits.
+#[test]
+fn clients_of_processes_that_do_not_fit_all_get_answers() {
+    let (device, residents, all) = start(4, Duration::from_millis(1), false);
+    wait("their departures", || all.iter().all(Resident::is_away));
+    thread::scope(|scope| {
+        for (resident, pid) in all.iter().zip(1..) {
+            let device = &device;
+            scope.spawn(move || {
+                for _ in 0..25 {
+                    let _used = resident.enter(MINUTE, &|| false).unwrap();
+                    assert!(!device.away.lock().contains(&pid), "it is on the GPU");
+                    thread::yield_now();
+                    assert!(!device.away.lock().contains(&pid), "it stays there");
+                }
+            });
+        }
+    });
+    let returns: u64 = residents.all().iter().map(|one| one.returns).sum();
+    assert!(returns >= 4, "{returns}");
+    drop(all);
+    wait("the end of its thread", || !residents.state.lock().has_thread);
+}
+
+#[test]
+fn idle_process_leaves_and_comes_back_for_a_request() {
+    let (device, residents, all) = start(1, Duration::from_millis(1), false);
+    wait("its departure", || residents.all()[0].state == ResidencyState::Away);
+    assert_eq!(residents.all()[0].bytes, Some(0));
+    let used = all[0].enter(MINUTE, &|| false).unwrap();
+    assert!(device.away.lock().is_empty());
+    let now = &residents.all()[0];
+    assert_eq!(
+        (now.state, now.returns, now.bytes),
+        (ResidencyState::Resident, 1, Some(EACH * MIB))
+    );
+    assert!(now.returned.is_some());
+    drop(used);
+    wait("its next departure", || all[0].is_away());
+}
+
+#[test]
+fn process_whose_departure_is_refused_stays_and_answers() {
+    let (_, residents, all) = start(1, Duration::from_millis(1), true);
+    for _ in 0..20 {
+        drop(all[0].enter(MINUTE, &|| false).unwrap());
+        thread::sleep(Duration::from_millis(2)); // sleep: lets it try to leave in between
+    }
+    assert_eq!(residents.all()[0].returns, 0);
+}
+
+#[test]
+fn request_for_a_process_of_an_operator_is_refused_at_once() {
+    let (device, _residents, all) = start(1, MINUTE, false);
+    device.suspended.store(1, SeqCst);
+    let refused = all[0].enter(MINUTE, &|| false).map(drop);
+    let want = "the model's process 1 was suspended by an operator: `reef resume 1` brings it back";
+    assert_eq!(refused, Err(Refusal::Away(Error::Unavailable(want.into()))));
+    device.suspended.store(0, SeqCst);
+    drop(all[0].enter(MINUTE, &|| false).unwrap());
+}
+
+#[test]
+fn request_without_room_or_client_does_not_wait_on() {
+    let (_, _residents, all) = start(2, Duration::from_millis(1), false);
+    wait("their departures", || all.iter().all(Resident::is_away));
+    let used = all[0].enter(MINUTE, &|| false).unwrap();
+    let no_room = Err(Refusal::Away(no_room()));
+    assert_eq!(all[1].enter(Duration::from_millis(1), &|| false).map(drop), no_room);
+    assert_eq!(all[1].enter(MINUTE, &|| true).map(drop), no_room);
+    drop(used);
+    drop(all[1].enter(MINUTE, &|| false).unwrap());
+}

@@ -1,0 +1,249 @@
+//! Next step for the processes: departures, returns and starts, one at a time.
+
+use super::choice::{Candidate, least_valuable};
+use super::entry::{Entry, Id, Target};
+use super::facts::{Held, ResidencyState};
+use super::table::Table;
+use crate::class::Class;
+use reef_suspend::{MARGIN, Uuid};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+/// Free bytes of devices. `None`: not known.
+pub(super) type FreeBytes = BTreeMap<Uuid, Option<u64>>;
+
+/// Interval between readings of free memory while a process waits for room.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Time without a request after which a real-time process leaves for a best-effort one.
+const REST_TIME: Duration = Duration::from_secs(1);
+
+/// Next step of the thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    Leave(Target),
+    Return(Target),
+    /// A process that starts has room.
+    Admit,
+    /// Memory of a device must be read first.
+    Measure,
+    /// There is nothing to do for this time. `None`: until something changes.
+    Sleep(Option<Duration>),
+}
+
+/// Result of the attempt to serve a process that waits for room.
+#[derive(Debug)]
+enum Turn {
+    Act(Step),
+    /// Later ones on this device wait, too.
+    Blocked(Uuid),
+    /// It cannot be served now, and others go first.
+    Passed,
+}
+
+/// Memory that a process lacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shortage {
+    None,
+    Unmeasured,
+    Of { device: Uuid, bytes: u64 },
+}
+
+impl Table {
+    /// Returns devices whose free memory decides about the next step, and processes whose bytes are
+    /// not known.
+    pub(super) fn questions(&self) -> (BTreeSet<Uuid>, Vec<(Target, Option<Uuid>)>) {
+        let waiting = self.entries.iter().filter(|(_, entry)| entry.turn.is_some());
+        let needs = waiting.flat_map(|(id, _)| self.needs(*id));
+        let devices = needs.map(|(device, _)| device).collect();
+        let unknown = |target: Target| {
+            let entry = self.entries.get(&target.id)?;
+            let is_unknown = entry.state == ResidencyState::Resident && entry.held.is_none();
+            is_unknown.then_some((target, entry.facts.device))
+        };
+        (devices, self.targets().into_iter().filter_map(unknown).collect())
+    }
+
+    /// Returns the bytes that a process needs on each device.
+    fn needs(&self, id: Id) -> Held {
+        let Some(entry) = self.entries.get(&id) else { return Held::new() };
+        match &entry.held {
+            Some(held) => held.clone(),
+            None if entry.facts.limit == 0 => Held::new(),
+            // Before its first start: on the device that it is told, or that of the others.
+            None => {
+                let mut known = self.entries.values().filter_map(|other| other.held.as_ref());
+                let others = known.find_map(|held| held.first()).map(|(device, _)| *device);
+                let device = entry.facts.device.or(others);
+                device.map(|device| (device, entry.facts.limit)).into_iter().collect()
+            }
+        }
+    }
+
+    fn needs_on(&self, id: Id, device: Uuid) -> u64 {
+        let needs = self.needs(id);
+        let there = needs.iter().filter(|(of, _)| *of == device);
+        there.fold(0_u64, |sum, (_, bytes)| sum.saturating_add(*bytes))
+    }
+
+    /// Returns the bytes of a device that starts have, apart from `but`.
+    fn reserved(&self, device: Uuid, but: Id) -> u64 {
+        let starts = self.entries.iter().filter(|(id, entry)| **id != but && entry.is_admitted);
+        starts.fold(0_u64, |sum, (id, _)| sum.saturating_add(self.needs_on(*id, device)))
+    }
+
+    fn shortage(&self, id: Id, free: &FreeBytes) -> Shortage {
+        for (device, bytes) in self.needs(id) {
+            let need = bytes.saturating_add(MARGIN).saturating_add(self.reserved(device, id));
+            match free.get(&device) {
+                None => return Shortage::Unmeasured,
+                Some(Some(have)) if *have < need => {
+                    return Shortage::Of { device, bytes: need - have };
+                }
+                Some(_) => {}
+            }
+        }
+        Shortage::None
+    }
+
+    /// True if a process could have `bytes` more of a device without all others.
+    fn could_have(&self, id: Id, device: Uuid, bytes: u64) -> bool {
+        let mut sum = 0_u64;
+        for (other, entry) in self.entries.iter().filter(|(other, _)| **other != id) {
+            let theirs = match entry.state {
+                ResidencyState::Absent | ResidencyState::Away => Some(0),
+                _ if entry.is_suspended => Some(0),
+                ResidencyState::Starting => Some(self.needs_on(*other, device)),
+                ResidencyState::Resident | ResidencyState::Leaving | ResidencyState::Returning => {
+                    entry.bytes_on(device)
+                }
+            };
+            match theirs {
+                Some(theirs) => sum = sum.saturating_add(theirs),
+                None => return true,
+            }
+        }
+        sum >= bytes
+    }
+
+    /// Returns the least valuable process of a device that may leave for `want`: of those that work
+    /// on a request, or of the others.
+    fn leaver(&self, want: Id, device: Uuid, is_used: bool, now: Instant) -> Option<Id> {
+        let class = self.entries.get(&want)?.facts.name.class;
+        let unused = |entry: &Entry| {
+            let since = now.saturating_duration_since(entry.used);
+            if entry.is_used { Duration::ZERO } else { since }
+        };
+        let may_leave = |id: Id, entry: &Entry| {
+            let is_there = entry.state == ResidencyState::Resident && !entry.is_suspended;
+            let owes_answer = entry.is_awaited && !entry.has_answered;
+            let own = entry.facts.name.class;
+            let yields = own != Class::RealTime || class == Class::RealTime;
+            let has_memory = entry.bytes_on(device) != Some(0);
+            id != want
+                && is_there
+                && has_memory
+                && entry.is_used == is_used
+                && entry.is_due(now)
+                && !owes_answer
+                && (yields || unused(entry) >= REST_TIME)
+        };
+        let leavers = self.entries.iter().filter(|(id, entry)| may_leave(**id, entry));
+        let candidates = leavers.map(|(&id, entry)| Candidate {
+            id,
+            class: entry.facts.name.class,
+            unused: unused(entry),
+            bytes: entry.bytes_on(device).unwrap_or(0),
+        });
+        least_valuable(&candidates.collect::<Vec<_>>())
+    }
+
+    /// Begins the departure of a process.
+    fn begin_leave(&mut self, id: Id) -> Option<Step> {
+        let entry = self.entries.get_mut(&id)?;
+        let pid = entry.pid?;
+        entry.state = ResidencyState::Leaving;
+        Some(Step::Leave(Target { id, pid }))
+    }
+
+    /// Begins the return of a process that has room, or admits its start.
+    fn admit(&mut self, id: Id) -> Option<Step> {
+        let entry = self.entries.get_mut(&id)?;
+        if entry.state == ResidencyState::Starting {
+            (entry.is_admitted, entry.turn) = (true, None);
+            return Some(Step::Admit);
+        }
+        let pid = entry.pid?;
+        entry.state = ResidencyState::Returning;
+        Some(Step::Return(Target { id, pid }))
+    }
+
+    /// Serves a process that waits for room.
+    fn serve(&mut self, id: Id, now: Instant, free: &FreeBytes) -> Turn {
+        let waits = |entry: &&Entry| {
+            let is_off = matches!(entry.state, ResidencyState::Away | ResidencyState::Starting);
+            is_off && entry.is_due(now) && !entry.is_suspended
+        };
+        if self.entries.get(&id).filter(waits).is_none() {
+            return Turn::Passed;
+        }
+        let act = |step: Option<Step>| step.map_or(Turn::Passed, Turn::Act);
+        match self.shortage(id, free) {
+            Shortage::None => act(self.admit(id)),
+            Shortage::Unmeasured => Turn::Act(Step::Measure),
+            Shortage::Of { device, bytes } if !self.could_have(id, device, bytes) => Turn::Passed,
+            Shortage::Of { device, .. } => {
+                if let Some(leaver) = self.leaver(id, device, false, now) {
+                    return act(self.begin_leave(leaver));
+                }
+                if let Some(busy) = self.leaver(id, device, true, now)
+                    && let Some(entry) = self.entries.get_mut(&busy)
+                {
+                    entry.must_leave = true;
+                }
+                Turn::Blocked(device)
+            }
+        }
+    }
+
+    /// Returns the next step, which begins now. `free` has the devices of
+    /// [`questions`](Self::questions).
+    pub(super) fn next(&mut self, now: Instant, free: &FreeBytes) -> Step {
+        // Set again below, if one still waits for it.
+        self.entries.values_mut().for_each(|entry| entry.must_leave = false);
+        let turns = self.entries.iter().filter_map(|(id, entry)| Some((entry.turn?, *id)));
+        let mut turns: Vec<(u64, Id)> = turns.collect();
+        turns.sort_unstable();
+        let mut blocked: Vec<Uuid> = Vec::new();
+        for (_, id) in turns {
+            let needs = self.needs(id);
+            if needs.iter().any(|(device, _)| blocked.contains(device)) {
+                continue;
+            }
+            match self.serve(id, now, free) {
+                Turn::Act(step) => return step,
+                Turn::Blocked(device) => blocked.push(device),
+                Turn::Passed => {}
+            }
+        }
+        self.next_idle(now)
+    }
+
+    /// Returns the departure of a process that has been idle for long enough, or the time until
+    /// then.
+    fn next_idle(&mut self, now: Instant) -> Step {
+        let idle = self.entries.iter().filter(|(_, entry)| entry.is_idle());
+        let first = idle.map(|(id, entry)| (entry.departure(), *id)).min();
+        if let Some((_, id)) = first.filter(|(at, _)| *at <= now)
+            && let Some(step) = self.begin_leave(id)
+        {
+            return step;
+        }
+        let until = first.map(|(at, _)| at.saturating_duration_since(now));
+        let poll = self.has_turns().then_some(POLL_INTERVAL);
+        Step::Sleep(until.into_iter().chain(poll).min())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,332 @@
+use super::*;
+use crate::residency::facts::{Facts, ProcessName};
+use crate::suspend::suspensions::Suspender;
+
+const GPU: Uuid = [7; 16];
+const MIB: u64 = 1 << 20;
+/// Memory of the device, in MiB.
+const ALL: u64 = 1024;
+const IDLE: Duration = Duration::from_secs(30);
+
+/// A device with processes, whose steps take no time.
+struct Machine {
+    table: Table,
+    now: Instant,
+    /// Process number and MiB of each, by its number in the table.
+    sizes: BTreeMap<Id, u64>,
+    resident: BTreeSet<Id>,
+}
+
+impl Machine {
+    fn new() -> Self {
+        let (table, sizes, resident) = Default::default();
+        Self { table, now: Instant::now(), sizes, resident }
+    }
+
+    fn facts(class: Class, limit: u64) -> Facts {
+        let name = ProcessName {
+            model: "m".into(),
+            version: 1,
+            class,
+            instance: 0,
+            device: "cuda:0".into(),
+        };
+        Facts { name, title: "m/1".into(), idle: IDLE, limit, device: None }
+    }
+
+    /// Adds a process that is resident with this number of MiB.
+    fn add_resident(&mut self, class: Class, mib: u64) -> Id {
+        let id = self.table.add(Self::facts(class, 0), self.now);
+        self.table.note_start(id, id as u32, self.now);
+        self.table.note_bytes(target(id), vec![(GPU, mib * MIB)]);
+        self.sizes.insert(id, mib);
+        self.resident.insert(id);
+        id
+    }
+
+    /// Adds a process that is away.
+    fn add_away(&mut self, class: Class, mib: u64) -> Id {
+        let id = self.add_resident(class, mib);
+        self.table.begin_leave(id).unwrap();
+        self.note_left(id);
+        id
+    }
+
+    fn note_left(&mut self, id: Id) {
+        self.resident.remove(&id);
+        assert!(self.table.note_leave(
+            target(id),
+            Some(vec![(GPU, self.sizes[&id] * MIB)]),
+            self.now
+        ));
+    }
+
+    fn free(&self) -> u64 {
+        ALL - self.resident.iter().map(|id| self.sizes[id]).sum::<u64>()
+    }
+
+    fn next(&mut self) -> Step {
+        let free = FreeBytes::from([(GPU, Some(self.free() * MIB))]);
+        self.table.next(self.now, &free)
+    }
+
+    /// Makes all steps until there is nothing to do.
+    fn run(&mut self) {
+        for _ in 0..100 {
+            match self.next() {
+                Step::Leave(Target { id, .. }) => self.note_left(id),
+                Step::Return(Target { id, .. }) => {
+                    self.resident.insert(id);
+                    self.table.note_return(target(id), Some(IDLE), self.now);
+                }
+                Step::Admit | Step::Measure => {}
+                Step::Sleep(_) => return,
+            }
+        }
+        panic!("it never rests: {:?}", self.table);
+    }
+
+    fn pass(&mut self, seconds: u64) {
+        self.now += Duration::from_secs(seconds);
+    }
+
+    /// Has a request use a process that is there, and ends it.
+    fn answer(&mut self, id: Id) {
+        assert!(self.table.try_use(id), "it is there");
+        self.table.end_use(id, self.now);
+    }
+}
+
+fn target(id: Id) -> Target {
+    Target { id, pid: id as u32 }
+}
+
+#[test]
+fn idle_process_leaves_and_a_used_one_stays() {
+    let mut machine = Machine::new();
+    let [one, other] = [300, 300].map(|mib| machine.add_resident(Class::BestEffort, mib));
+    assert_eq!(machine.next(), Step::Sleep(Some(IDLE)));
+    assert!(machine.table.try_use(other));
+    machine.pass(29);
+    assert_eq!(machine.next(), Step::Sleep(Some(Duration::from_secs(1))));
+    machine.pass(1);
+    assert_eq!(machine.next(), Step::Leave(target(one)));
+    machine.note_left(one);
+    machine.pass(3600);
+    assert_eq!(machine.next(), Step::Sleep(None), "a request runs");
+    machine.table.end_use(other, machine.now);
+    assert_eq!(machine.next(), Step::Sleep(Some(IDLE)), "its time begins anew");
+}
+
+#[test]
+fn process_returns_for_a_request_if_there_is_room() {
+    let mut machine = Machine::new();
+    let id = machine.add_away(Class::BestEffort, 300);
+    assert!(!machine.table.try_use(id));
+    assert_eq!(machine.table.next(machine.now, &FreeBytes::new()), Step::Measure);
+    assert_eq!(machine.next(), Step::Return(target(id)));
+    assert!(!machine.table.try_use(id), "it is on its way");
+    machine.table.note_return(target(id), Some(IDLE), machine.now);
+    assert!(machine.table.try_use(id));
+    let all = machine.table.all();
+    assert_eq!(
+        (all[0].state, all[0].returns, all[0].bytes),
+        (ResidencyState::Resident, 1, Some(300 * MIB))
+    );
+}
+
+#[test]
+fn least_valuable_process_leaves_for_a_return() {
+    let mut machine = Machine::new();
+    let wanted = machine.add_away(Class::BestEffort, 300);
+    let best_effort = machine.add_resident(Class::BestEffort, 200);
+    let real_time = machine.add_resident(Class::RealTime, 500);
+    machine.pass(5);
+    assert!(!machine.table.try_use(wanted));
+    machine.run();
+    // 300 MiB, and 512 to spare: both leave, the real-time one because it has rested.
+    assert_eq!(machine.resident, BTreeSet::from([wanted]));
+    let places = [best_effort, real_time].map(|id| machine.table.state_of(id));
+    assert_eq!(places, [ResidencyState::Away; 2]);
+}
+
+#[test]
+fn busy_process_leaves_after_its_request_alone() {
+    let mut machine = Machine::new();
+    let busy = machine.add_resident(Class::BestEffort, 400);
+    let wanted = machine.add_away(Class::BestEffort, 400);
+    assert!(machine.table.try_use(busy));
+    assert!(!machine.table.try_use(wanted));
+    machine.run();
+    assert_eq!(machine.table.state_of(busy), ResidencyState::Resident);
+    machine.table.end_use(busy, machine.now);
+    assert!(!machine.table.try_use(busy), "the other one has waited for longer");
+    machine.run();
+    assert_eq!(machine.resident, BTreeSet::from([wanted]), "and stays until it has answered");
+    machine.answer(wanted);
+    machine.run();
+    assert_eq!(machine.resident, BTreeSet::from([busy]));
+    machine.answer(busy);
+}
+
+/// Requests for three processes, one of which has room at a time.
+#[test]
+fn turns_are_taken_in_their_order() {
+    let mut machine = Machine::new();
+    let ids = [0, 1, 2].map(|_| machine.add_away(Class::BestEffort, 400));
+    let [first, second, third] = ids;
+    for round in 0..5 {
+        for id in [second, third, first] {
+            assert!(!machine.table.try_use(id), "round {round}");
+        }
+        for id in [second, third, first] {
+            machine.run();
+            assert_eq!(machine.resident, BTreeSet::from([id]), "round {round}");
+            machine.run();
+            assert_eq!(machine.resident, BTreeSet::from([id]), "its request has not run");
+            machine.answer(id);
+        }
+        machine.pass(60);
+        machine.run();
+    }
+}
+
+#[test]
+fn return_without_a_request_gives_its_room_to_others() {
+    let mut machine = Machine::new();
+    let [one, other] = [0, 1].map(|_| machine.add_away(Class::BestEffort, 400));
+    assert!(!machine.table.try_use(one));
+    assert_eq!(machine.next(), Step::Return(target(one)));
+    machine.table.give_up(one); // its time was over
+    machine.table.note_return(target(one), Some(IDLE), machine.now);
+    machine.resident.insert(one);
+    assert!(!machine.table.try_use(other));
+    machine.run();
+    assert_eq!(machine.resident, BTreeSet::from([other]));
+}
+
+#[test]
+fn best_effort_process_waits_for_a_busy_real_time_one() {
+    let mut machine = Machine::new();
+    let real_time = machine.add_resident(Class::RealTime, 400);
+    let [best_effort, urgent] =
+        [Class::BestEffort, Class::RealTime].map(|class| machine.add_away(class, 400));
+    assert!(!machine.table.try_use(best_effort));
+    machine.run();
+    machine.answer(real_time); // it does not yield between two requests
+    machine.run();
+    assert_eq!(machine.resident, BTreeSet::from([real_time]));
+    machine.table.give_up(best_effort);
+    assert!(!machine.table.try_use(urgent));
+    machine.run();
+    assert_eq!(machine.resident, BTreeSet::from([urgent]), "it yields to its own class");
+    machine.answer(urgent);
+    machine.pass(1);
+    assert!(!machine.table.try_use(best_effort));
+    machine.run();
+    assert_eq!(machine.resident, BTreeSet::from([best_effort]), "after a second's rest");
+}
+
+#[test]
+fn process_that_can_never_fit_delays_no_other() {
+    let mut machine = Machine::new();
+    let [huge, small] = [900, 100].map(|mib| machine.add_away(Class::BestEffort, mib));
+    assert!(!machine.table.try_use(huge));
+    assert!(!machine.table.try_use(small));
+    machine.run();
+    assert_eq!(machine.resident, BTreeSet::from([small]));
+}
+
+#[test]
+fn refused_departure_is_tried_again_and_logged_once() {
+    let mut machine = Machine::new();
+    let id = machine.add_resident(Class::BestEffort, 300);
+    let logged: Vec<bool> = (0..3)
+        .map(|_| {
+            machine.pass(30);
+            assert_eq!(machine.next(), Step::Leave(target(id)));
+            let is_logged = machine.table.note_leave(target(id), None, machine.now);
+            assert_eq!(machine.next(), Step::Sleep(Some(IDLE)));
+            is_logged
+        })
+        .collect();
+    assert_eq!(logged, [true, false, false]);
+    machine.answer(id);
+}
+
+#[test]
+fn failed_return_is_tried_again_until_the_process_is_lost() {
+    let mut machine = Machine::new();
+    let id = machine.add_away(Class::BestEffort, 300);
+    assert!(!machine.table.try_use(id));
+    for _ in 0..5 {
+        assert!(!machine.table.is_lost(id));
+        assert_eq!(machine.next(), Step::Return(target(id)));
+        machine.table.note_return(target(id), None, machine.now);
+        assert!(matches!(machine.next(), Step::Sleep(Some(_))), "after a pause");
+        machine.pass(1);
+    }
+    assert!(machine.table.is_lost(id));
+}
+
+#[test]
+fn process_that_ends_while_it_is_away_starts_again() {
+    let mut machine = Machine::new();
+    let id = machine.add_away(Class::BestEffort, 400);
+    let other = machine.add_resident(Class::BestEffort, 400);
+    assert!(!machine.table.try_use(id));
+    machine.table.note_end(id);
+    assert!(machine.table.try_use(id), "its request waits for the next process");
+    machine.table.begin_start(id);
+    assert!(!machine.table.may_start(id));
+    machine.run();
+    assert!(machine.table.may_start(id), "it has the room of the one before");
+    assert_eq!(machine.table.state_of(other), ResidencyState::Away);
+    machine.table.note_start(id, 99, machine.now);
+    // The end of a step for the process before.
+    machine.table.note_return(target(id), None, machine.now);
+    assert_eq!(
+        (machine.table.state_of(id), machine.table.is_lost(id)),
+        (ResidencyState::Resident, false)
+    );
+}
+
+#[test]
+fn first_start_has_the_room_of_its_limit() {
+    let mut machine = Machine::new();
+    let other = machine.add_resident(Class::BestEffort, 600);
+    let free = machine.table.add(Machine::facts(Class::BestEffort, 0), machine.now);
+    machine.table.begin_start(free);
+    machine.run();
+    assert!(machine.table.may_start(free), "without a limit nothing is known");
+    machine.table.note_end(free);
+    let limited = machine.table.add(Machine::facts(Class::BestEffort, 300 * MIB), machine.now);
+    machine.table.begin_start(limited);
+    machine.run();
+    assert!(machine.table.may_start(limited));
+    assert_eq!(machine.table.state_of(other), ResidencyState::Away);
+    // Its memory is reserved while it starts.
+    assert!(!machine.table.try_use(other));
+    machine.run();
+    assert_eq!(machine.table.state_of(other), ResidencyState::Away);
+}
+
+#[test]
+fn process_that_an_operator_suspended_is_left_alone() {
+    let mut machine = Machine::new();
+    let id = machine.add_resident(Class::BestEffort, 300);
+    machine.table.note_suspender(id, Some(Suspender::Operator), machine.now);
+    machine.pass(3600);
+    assert_eq!(machine.next(), Step::Sleep(None));
+    machine.table.note_suspender(id, None, machine.now);
+    assert_eq!(machine.next(), Step::Leave(target(id)));
+    machine.note_left(id);
+    machine.table.note_suspender(id, Some(Suspender::Idle), machine.now);
+    assert_eq!(machine.table.state_of(id), ResidencyState::Away);
+    machine.table.note_suspender(id, None, machine.now);
+    assert_eq!(
+        machine.table.state_of(id),
+        ResidencyState::Resident,
+        "an operator has brought it back"
+    );
+}

@@ -1,0 +1,216 @@
+//! Table of all processes that are on the GPU on demand.
+
+use super::entry::{Entry, Id, Target};
+use super::facts::{Facts, Held, Residency, ResidencyState};
+use crate::suspend::suspensions::Suspender;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant, SystemTime};
+
+/// Time from a failed return to the next try.
+const RETURN_PAUSE: Duration = Duration::from_millis(500);
+
+/// Number of failed returns in a row after which a process is lost.
+const MAX_FAILED_RETURNS: u32 = 5;
+
+/// All processes.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    pub(super) entries: BTreeMap<Id, Entry>,
+    last_id: Id,
+    last_turn: u64,
+}
+
+impl Table {
+    /// Adds a process that has not been started.
+    pub(super) fn add(&mut self, facts: Facts, now: Instant) -> Id {
+        self.last_id += 1;
+        self.entries.insert(self.last_id, Entry::new(facts, now));
+        self.last_id
+    }
+
+    pub(super) fn remove(&mut self, id: Id) {
+        self.entries.remove(&id);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Returns the state of all processes.
+    pub(super) fn all(&self) -> Vec<Residency> {
+        self.entries.values().map(Entry::view).collect()
+    }
+
+    pub(super) fn title(&self, id: Id) -> String {
+        self.entries.get(&id).map(|entry| entry.facts.title.to_string()).unwrap_or_default()
+    }
+
+    pub(super) fn state_of(&self, id: Id) -> ResidencyState {
+        self.entries.get(&id).map_or(ResidencyState::Absent, |entry| entry.state)
+    }
+
+    pub(super) fn pid(&self, id: Id) -> Option<u32> {
+        self.entries.get(&id)?.pid
+    }
+
+    /// Returns all processes that run.
+    pub(super) fn targets(&self) -> Vec<Target> {
+        let each = self.entries.iter();
+        each.filter_map(|(&id, entry)| Some(Target { id, pid: entry.pid? })).collect()
+    }
+
+    /// True if a process waits for room.
+    pub(super) fn has_turns(&self) -> bool {
+        self.entries.values().any(|entry| entry.turn.is_some())
+    }
+
+    /// True if a process does not return any more.
+    pub(super) fn is_lost(&self, id: Id) -> bool {
+        self.entries.get(&id).is_some_and(|entry| entry.failed_returns >= MAX_FAILED_RETURNS)
+    }
+
+    fn take_turn(&mut self, id: Id) {
+        let next = self.last_turn + 1;
+        if let Some(entry) = self.entries.get_mut(&id)
+            && entry.turn.is_none()
+        {
+            entry.turn = Some(next);
+            self.last_turn = next;
+        }
+    }
+
+    /// Begins the start of a process, which waits for room.
+    pub(super) fn begin_start(&mut self, id: Id) {
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.state = ResidencyState::Starting;
+            (entry.is_admitted, entry.not_before, entry.turn) = (false, None, None);
+        }
+        self.take_turn(id);
+    }
+
+    /// True if a process may start: it has room, or does not wait for it any more.
+    pub(super) fn may_start(&self, id: Id) -> bool {
+        self.entries.get(&id).is_none_or(|entry| entry.is_admitted)
+    }
+
+    /// Notes that a process is ready.
+    pub(super) fn note_start(&mut self, id: Id, pid: u32, now: Instant) {
+        if let Some(entry) = self.entries.get_mut(&id) {
+            (entry.state, entry.pid, entry.used) = (ResidencyState::Resident, Some(pid), now);
+            (entry.turn, entry.is_admitted) = (None, false);
+            (entry.has_answered, entry.must_leave, entry.is_suspended) = (false, false, false);
+            (entry.not_before, entry.failed_returns) = (None, 0);
+        }
+    }
+
+    /// Notes that a process has ended, or was not started.
+    pub(super) fn note_end(&mut self, id: Id) {
+        if let Some(entry) = self.entries.get_mut(&id) {
+            (entry.state, entry.pid, entry.turn) = (ResidencyState::Absent, None, None);
+            (entry.is_admitted, entry.must_leave, entry.is_suspended) = (false, false, false);
+            (entry.not_before, entry.failed_returns) = (None, 0);
+        }
+    }
+
+    /// Has a request use a process. Returns `false` if it must wait for the return.
+    pub(super) fn try_use(&mut self, id: Id) -> bool {
+        let Some(entry) = self.entries.get_mut(&id) else { return true };
+        let is_there = match entry.state {
+            ResidencyState::Absent | ResidencyState::Starting => true, // the request waits for the start
+            ResidencyState::Resident => !entry.must_leave,
+            ResidencyState::Leaving | ResidencyState::Away | ResidencyState::Returning => false,
+        };
+        (entry.is_used, entry.is_awaited) = (is_there, !is_there);
+        if !is_there {
+            self.take_turn(id);
+        } else if entry.state == ResidencyState::Resident {
+            entry.turn = None;
+        }
+        is_there
+    }
+
+    /// Ends the wait of a request.
+    pub(super) fn give_up(&mut self, id: Id) {
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.is_awaited = false;
+            if entry.state != ResidencyState::Starting {
+                entry.turn = None;
+            }
+        }
+    }
+
+    /// Ends a use.
+    pub(super) fn end_use(&mut self, id: Id, now: Instant) {
+        if let Some(entry) = self.entries.get_mut(&id) {
+            (entry.is_used, entry.has_answered, entry.used) = (false, true, now);
+        }
+    }
+
+    /// Notes the cause of a process's suspension. One that an operator has brought back is
+    /// resident.
+    pub(super) fn note_suspender(&mut self, id: Id, by: Option<Suspender>, now: Instant) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        entry.is_suspended = matches!(by, Some(Suspender::Operator | Suspender::Memory));
+        if entry.state == ResidencyState::Away && by.is_none() {
+            (entry.state, entry.used, entry.turn) = (ResidencyState::Resident, now, None);
+        }
+    }
+
+    /// Notes the bytes of a resident process.
+    pub(super) fn note_bytes(&mut self, target: Target, held: Held) {
+        if let Some(entry) = self.entry(target)
+            && !held.is_empty()
+        {
+            entry.held = Some(held);
+        }
+    }
+
+    fn entry(&mut self, target: Target) -> Option<&mut Entry> {
+        self.entries.get_mut(&target.id).filter(|entry| entry.pid == Some(target.pid))
+    }
+
+    /// Notes the end of a departure: the bytes that the process had. `None`: it stays. Returns
+    /// `true` if that is to be logged.
+    pub(super) fn note_leave(&mut self, target: Target, held: Option<Held>, now: Instant) -> bool {
+        let Some(entry) = self.entry(target) else { return false };
+        if entry.state != ResidencyState::Leaving {
+            return false;
+        }
+        entry.must_leave = false;
+        match held {
+            Some(held) => {
+                (entry.state, entry.not_before) = (ResidencyState::Away, None);
+                entry.held = Some(held).filter(|held| !held.is_empty());
+                entry.is_refusal_logged = false;
+                true
+            }
+            None => {
+                entry.state = ResidencyState::Resident;
+                entry.not_before = Some(now + entry.facts.idle);
+                !std::mem::replace(&mut entry.is_refusal_logged, true)
+            }
+        }
+    }
+
+    /// Notes the end of a return, and its time. `None`: the process is still away.
+    pub(super) fn note_return(&mut self, target: Target, time: Option<Duration>, now: Instant) {
+        let Some(entry) = self.entry(target) else { return };
+        if entry.state != ResidencyState::Returning {
+            return;
+        }
+        match time {
+            Some(time) => {
+                (entry.state, entry.used, entry.turn) = (ResidencyState::Resident, now, None);
+                (entry.has_answered, entry.failed_returns) = (false, 0);
+                (entry.not_before, entry.returned) = (None, Some(SystemTime::now()));
+                entry.returns += 1;
+                entry.return_time = entry.return_time.saturating_add(time);
+            }
+            None => {
+                entry.state = ResidencyState::Away;
+                entry.not_before = Some(now + RETURN_PAUSE);
+                entry.failed_returns += 1;
+            }
+        }
+    }
+}
