@@ -12,9 +12,10 @@ use crate::guest::meter::Meter;
 use crate::guest::tree::stream::Stream as StreamRecord;
 use crate::guest::ungated_captures;
 use crate::limit::device::{self, LimitState};
-use crate::limit::refusal::{NOT_PERMITTED, say};
+use crate::limit::refusal::say;
 use crate::order;
 use crate::settings::limits_time;
+use reef_cuda_abi::codes::NOT_PERMITTED;
 use reef_guest::hold::Holders;
 use reef_guest::pace;
 use std::sync::atomic::{
