@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+"""Models that don't fit on the GPU together: the time to the first answer of one that is away, and what real-time requests feel.
+
+    tools/engines/eight_models.py FOLDER [--models 8] [--gib 20] [--seconds 120] [--rate 0.5]
+
+FOLDER has `reef` with CUDA and libreef_cuda_shim.so, and perhaps the package in python/reef. $PYTHON (python3) has torch. Starts
+the daemon with so many models of so many GiB, `residency = "on-demand"`, and a real-time model that always stays. Then asks a model
+at random at each turn, and the real-time one in a closed loop: alone first, then next to the others. Prints states and host memory
+as it goes, then a table. Fails if an answer is wrong or a request is refused. 0.5 requests a second leave time for a departure and a
+return; more queue up.
+"""
+import argparse
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+
+PORT = 8055
+PROGRAM = """
+import os
+
+import reef.serve
+import torch
+
+
+class Scale(reef.serve.Model):
+    inputs = {"x": float}
+    outputs = {"y": float}
+
+    def load(self, device):
+        numbers = int(float(os.environ["GIB"]) * (1 << 28))
+        self.weights = torch.full((numbers,), float(self.name[1:]), device="cuda")
+
+    def infer(self, request):
+        return {"y": request["x"] * self.weights[-1].item()}
+
+
+reef.serve.run(Scale)
+"""
+
+
+def model(folder, name, gib, more):
+    place = folder / name / "1"
+    place.mkdir(parents=True)
+    (place / "model.py").write_text(PROGRAM)
+    command = json.dumps([os.environ.get("PYTHON", "python3"), "model.py"])
+    names = [name for name in ("PATH", "HOME", "LD_LIBRARY_PATH", "PYTHONPATH", "REEF_SHIM", "XDG_RUNTIME_DIR") if name in os.environ]
+    (folder / name / "model.toml").write_text(
+        f'engine = "process"\n{more}\n[process]\ncommand = {command}\npass_env = {json.dumps(names)}\n'
+        f'env = {{ GIB = "{gib}" }}\nload_ms = 120000\nmemory = "{int(gib) + 1}GiB"\n'
+        + ("" if "be = 0" in more else 'residency = "on-demand"\nidle = "1h"\n')
+    )
+
+
+def ask(name, value, is_rt=False):
+    """Seconds until the right answer."""
+    body = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [value]}]}
+    if is_rt:
+        body["parameters"] = {"class": "rt"}
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{PORT}/v2/models/{name}/infer", json.dumps(body).encode(), {"content-type": "application/json"}
+    )
+    begun = time.monotonic()
+    try:
+        with urllib.request.urlopen(request, timeout=120) as answer:
+            got = json.load(answer)["outputs"][0]["data"][0]
+    except urllib.error.HTTPError as error:
+        raise SystemExit(f"{name}: {error.code} {error.read()[:300]!r}") from error
+    took = time.monotonic() - begun
+    if got != value * float(name[1:]):
+        raise SystemExit(f"{name}: {value} times {name[1:]} must be {value * float(name[1:])}, got {got}")
+    return took
+
+
+def states():
+    with urllib.request.urlopen(f"http://127.0.0.1:{PORT}/metrics", timeout=30) as answer:
+        lines = answer.read().decode().splitlines()
+    shown = [line for line in lines if line.startswith("reef_model_residency{") and line.endswith(" 1")]
+    return {part("model", line): part("state", line) for line in shown}
+
+
+def part(label, line):
+    return line.split(f'{label}="', 1)[1].split('"', 1)[0]
+
+
+def available():
+    with open("/proc/meminfo") as file:
+        return next(int(line.split()[1]) / (1 << 20) for line in file if line.startswith("MemAvailable:"))
+
+
+def at(all, share):
+    ordered = sorted(all)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else float("nan")
+
+
+def loop(name, until, times):
+    while not until():
+        times.append(ask(name, 2.0, is_rt=True))
+
+
+def main():
+    say = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    say.add_argument("folder", type=pathlib.Path)
+    say.add_argument("--models", type=int, default=8)
+    say.add_argument("--gib", type=float, default=20)
+    say.add_argument("--seconds", type=float, default=120)
+    say.add_argument("--rate", type=float, default=0.5, help="requests a second to models at random")
+    options = say.parse_args()
+    folder = options.folder.resolve()
+    package = folder / "python"
+    if not (package / "reef").is_dir():
+        package = pathlib.Path(__file__).resolve().parents[2] / "crates/reef-python/python"
+    work = tempfile.TemporaryDirectory(prefix="reef-eight-")
+    os.umask(0o022)
+    os.environ.update(
+        PYTHONPATH=str(package), REEF_SHIM=str(folder / "libreef_cuda_shim.so"), XDG_RUNTIME_DIR=work.name, PATH=f"{folder}:{os.environ['PATH']}"
+    )
+    models = pathlib.Path(work.name) / "models"
+    names = [f"m{number + 1}" for number in range(options.models)]
+    for name in names:
+        model(models, name, options.gib, "instances = { rt = 0, be = 1 }")
+    model(models, "m99", 1, "instances = { rt = 1, be = 0 }")
+    command = [str(folder / "reef"), "serve", "--device", "cuda:0", "--guests", "--repository", str(models)]
+    command += ["--set", "models.processes=true", "--load", "*", "--http", f"127.0.0.1:{PORT}", "--set", "times.request_ms=120000"]
+    begun, host = time.monotonic(), available()
+    log = open(pathlib.Path(work.name) / "log", "w")
+    daemon = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        while True:
+            if daemon.poll() is not None or time.monotonic() - begun > 300:
+                sys.exit(f"the daemon did not start: {(pathlib.Path(work.name) / 'log').read_text()[-3000:]}")
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{PORT}/v2/health/ready", timeout=5)
+                break
+            except OSError:
+                time.sleep(0.5)
+        print(f"ready after {time.monotonic() - begun:.1f} s: {states()}", flush=True)
+        alone, beside, away, there = [], [], [], []
+        end = time.monotonic() + 10
+        loop("m99", lambda: time.monotonic() > end, alone)
+        chance, end = random.Random(1), time.monotonic() + options.seconds
+        client = threading.Thread(target=loop, args=("m99", lambda: time.monotonic() > end, beside))
+        client.start()
+        least = host
+        while time.monotonic() < end:
+            began, name = time.monotonic(), chance.choice(names)
+            was = states().get(name)
+            took = ask(name, 2.0)
+            (away if was == "away" else there).append(took)
+            least = min(least, available())
+            print(f"{name} {was} {took:.3f} s, host {host - least:.1f} GiB more at most", flush=True)
+            time.sleep(max(0.0, 1 / options.rate - (time.monotonic() - began)))
+        client.join()
+        print("requests | number | p50 s | p99 s | longest s")
+        for what, all in (("to models that were away", away), ("to models on the GPU", there), ("real-time, alone", alone), ("real-time, next to them", beside)):
+            print(f"{what} | {len(all)} | {at(all, 0.5):.4f} | {at(all, 0.99):.4f} | {max(all, default=float('nan')):.4f}")
+    finally:
+        daemon.terminate()
+        daemon.wait()
+        if daemon.returncode:
+            print((pathlib.Path(work.name) / "log").read_text()[-3000:])
+
+
+main()
