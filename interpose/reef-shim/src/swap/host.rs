@@ -101,7 +101,6 @@ mod tests {
     use super::*;
 
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "files of the test")]
     fn smallest_group_around_the_program_counts() {
         let root = std::env::temp_dir().join(format!("reef-groups-{}", std::process::id()));
         let pod = root.join("pod");
