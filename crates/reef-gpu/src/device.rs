@@ -39,9 +39,9 @@ use std::time::Duration;
 /// Longest pause between two sightings of the device's clock when it is opened.
 const MAX_PAUSE: Duration = Duration::from_millis(500);
 
-/// Shortest real-time kernel that is padded. A padded launch is six calls of the driver, some 15 µs,
-/// and the host sees the end of the kernel before it some 10 µs late: it must be hidden behind the
-/// one that runs.
+/// Shortest real-time kernel that is padded. A padded launch is six calls of the driver, about
+/// 15 µs, and the host sees the end of the kernel before it about 10 µs late. The kernel that runs
+/// must hide both.
 const PADDED_MICROS: u32 = 100;
 
 impl<V: Vendor> Gpu<V> {

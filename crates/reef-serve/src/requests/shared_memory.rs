@@ -134,8 +134,8 @@ impl Slice {
         self.bytes
     }
 
-    /// Returns it for a process that reads it by itself, from a descriptor that cannot write. `None`
-    /// if the system does not open the file once more.
+    /// Returns it for a process that reads it by itself, from a descriptor that cannot write.
+    /// `None` if the system does not open the file once more.
     pub(crate) fn for_process(&self) -> Option<FilePart> {
         let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;

@@ -241,7 +241,7 @@ impl Resident {
             let is_over = begun.elapsed() >= time || MutexGuard::unlocked(&mut state, gone);
             let late = is_over.then(|| Refusal::Away(no_room()));
             if let Some(refusal) = refusal.or(late) {
-                state.table.give_up(self.id);
+                state.table.end_wait(self.id);
                 self.all.change.notify_all();
                 return Err(refusal);
             }

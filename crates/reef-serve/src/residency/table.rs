@@ -116,7 +116,8 @@ impl Table {
     pub(super) fn try_use(&mut self, id: Id) -> bool {
         let Some(entry) = self.entries.get_mut(&id) else { return true };
         let is_there = match entry.state {
-            ResidencyState::Absent | ResidencyState::Starting => true, // the request waits for the start
+            // The request waits for the start.
+            ResidencyState::Absent | ResidencyState::Starting => true,
             ResidencyState::Resident => !entry.must_leave,
             ResidencyState::Leaving | ResidencyState::Away | ResidencyState::Returning => false,
         };
@@ -130,7 +131,7 @@ impl Table {
     }
 
     /// Ends the wait of a request.
-    pub(super) fn give_up(&mut self, id: Id) {
+    pub(super) fn end_wait(&mut self, id: Id) {
         if let Some(entry) = self.entries.get_mut(&id) {
             entry.is_awaited = false;
             if entry.state != ResidencyState::Starting {

@@ -189,7 +189,7 @@ fn scan_over_nothing_gives_its_state_and_no_rows() {
 }
 
 /// A loop of three iterations that carries a sequence, and what is made of its last one.
-fn carried(first: Vec<u8>, body: &[Vec<u8>], last: Vec<u8>) -> Result<Vec<f64>, String> {
+fn with_lists(first: Vec<u8>, body: &[Vec<u8>], last: Vec<u8>) -> Result<Vec<f64>, String> {
     let ports = [
         open(11, "i", 7, &[]),
         open(11, "going", BOOL, &[]),
@@ -224,7 +224,7 @@ fn loop_appends_to_a_sequence() {
         value(12, "more", &[]),
     ];
     let joined = node("ConcatFromSequence", &["last"], "y", &[int("axis", 0), int("new_axis", 1)]);
-    let made = carried(node("SequenceEmpty", &[], "first", &[]), &body, joined);
+    let made = with_lists(node("SequenceEmpty", &[], "first", &[]), &body, joined);
     assert_eq!(made.unwrap(), [5.0, 6.0, 3.0, 4.0, 1.0, 2.0]);
 }
 
@@ -242,7 +242,7 @@ fn sequence_of_a_loop_that_data_end_keeps_its_length() {
     let at = node("SequenceAt", &["last", "front"], "y", &[]);
     let with = |more: Vec<u8>| {
         let body = [&sum[..], &[more, value(12, "more", &[])]].concat();
-        carried(first.clone(), &body, at.clone())
+        with_lists(first.clone(), &body, at.clone())
     };
     let made = with(node("SequenceConstruct", &["sum"], "more", &[]));
     assert_eq!(made.unwrap(), [3.0, 6.0, 9.0, 12.0, 15.0, 18.0]);

@@ -112,8 +112,8 @@ impl Server {
         }
     }
 
-    /// Refuses a request that asks for a class for which its model has no instance. Its right to the
-    /// class is checked later.
+    /// Refuses a request that asks for a class for which its model has no instance. Its right to
+    /// the class is checked later.
     ///
     /// # Errors
     ///

@@ -9,7 +9,7 @@ const GPU: Uuid = [7; 16];
 const MIB: u64 = 1 << 20;
 /// Memory of the device and of each process, in MiB: one fits, with what is kept free.
 const ALL: u64 = 1024;
-const EACH: u64 = 400;
+const MODEL_BYTES: u64 = 400;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// A device with processes 1 to `count`.
@@ -42,11 +42,11 @@ impl Mover for TestMover {
 
     fn free(&self, _: Uuid) -> Option<u64> {
         let there = u64::from(self.0.count) - self.0.away.lock().len() as u64;
-        Some(ALL.saturating_sub(EACH * there) * MIB)
+        Some(ALL.saturating_sub(MODEL_BYTES * there) * MIB)
     }
 
     fn bytes(&self, _: u32, _: Option<Uuid>) -> Held {
-        vec![(GPU, EACH * MIB)]
+        vec![(GPU, MODEL_BYTES * MIB)]
     }
 
     fn suspender(&self, pid: u32) -> Option<Suspender> {
@@ -127,7 +127,7 @@ fn idle_process_leaves_and_comes_back_for_a_request() {
     let now = &residents.all()[0];
     assert_eq!(
         (now.state, now.returns, now.bytes),
-        (ResidencyState::Resident, 1, Some(EACH * MIB))
+        (ResidencyState::Resident, 1, Some(MODEL_BYTES * MIB))
     );
     assert!(now.returned.is_some());
     drop(used);

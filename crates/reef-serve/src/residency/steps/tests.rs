@@ -197,7 +197,7 @@ fn return_without_a_request_gives_its_room_to_others() {
     let [one, other] = [0, 1].map(|_| machine.add_away(Class::BestEffort, 400));
     assert!(!machine.table.try_use(one));
     assert_eq!(machine.next(), Step::Return(target(one)));
-    machine.table.give_up(one); // its time was over
+    machine.table.end_wait(one); // its time was over
     machine.table.note_return(target(one), Some(IDLE), machine.now);
     machine.resident.insert(one);
     assert!(!machine.table.try_use(other));
@@ -216,7 +216,7 @@ fn best_effort_process_waits_for_a_busy_real_time_one() {
     machine.answer(real_time); // it does not yield between two requests
     machine.run();
     assert_eq!(machine.resident, BTreeSet::from([real_time]));
-    machine.table.give_up(best_effort);
+    machine.table.end_wait(best_effort);
     assert!(!machine.table.try_use(urgent));
     machine.run();
     assert_eq!(machine.resident, BTreeSet::from([urgent]), "it yields to its own class");
