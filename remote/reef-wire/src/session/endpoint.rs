@@ -456,6 +456,11 @@ impl Endpoint {
         self.writer.with(Outbox::disconnect);
     }
 
+    /// Refuses what a peer says to have received if it has acknowledged more already.
+    pub(super) fn check_received(&self, received: Progress) -> Result<()> {
+        self.writer.with(|outbox| outbox.check_received(received))
+    }
+
     /// Continues on a fresh link, whose handshake told `received` by the peer and `told` to it.
     pub(super) fn connect(
         &self,

@@ -292,15 +292,21 @@ impl Outbox {
         self.limits.acknowledgement_is_due(frames, bytes)
     }
 
-    /// Continues on another connection: the peer has `received` so much, and has been told that
-    /// `told` has come here.
-    pub(super) fn connect(&mut self, received: Progress, told: Progress) -> Result<()> {
+    /// Refuses what a peer says to have received if it has acknowledged more already.
+    pub(super) fn check_received(&self, received: Progress) -> Result<()> {
         if received.frames < self.acknowledged.frames {
             let (must, got) = (self.acknowledged.frames, received.frames);
             let text =
                 format!("the peer's end is an older one: must have {must} frames, got {got}");
             return Err(Error::Protocol(text));
         }
+        Ok(())
+    }
+
+    /// Continues on another connection: the peer has `received` so much, and has been told that
+    /// `told` has come here.
+    pub(super) fn connect(&mut self, received: Progress, told: Progress) -> Result<()> {
+        self.check_received(received)?;
         self.acknowledge(received)?;
         self.closed = self.journal.unacknowledged().into();
         self.closed_bytes = self.closed.iter().map(|batch| batch.bytes.len()).sum();

@@ -359,6 +359,13 @@ impl Server {
                 break inbox; // a hold that begins now waits for the inbox
             }
         };
+        // A hello that comes late, on a connection that its client has given up, says less than the
+        // client has acknowledged since. Nobody reads the refusal, and the session goes on.
+        if let Err(error) = endpoint.check_received(hello.received) {
+            drop(inbox);
+            refuse(&mut link, &error.to_string());
+            return Err(error);
+        }
         let (told, limits) = (inbox.received(), self.0.options.limits);
         let welcome = Welcome { session: name, received: told, limits, facts: Vec::new() };
         say(&mut link, OP_WELCOME, &[&codec::write(&welcome)?])?;

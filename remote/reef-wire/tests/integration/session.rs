@@ -248,7 +248,7 @@ fn one_connection_at_a_time_waits_for_its_session() {
     support::shake_hands(&mut first);
     let held = server.hold(NAME).unwrap();
     let mut waiting: Vec<_> = (0..20).map(|_| connect()).collect();
-    waiting.iter_mut().for_each(|(near, _)| support::ask_for(near, NAME));
+    waiting.iter_mut().for_each(|(near, _)| support::ask_for(near, NAME, 0));
     let begin = Instant::now();
     while waiting.len() > 1 {
         assert!(begin.elapsed() < Duration::from_secs(60), "{} connections wait", waiting.len());
@@ -259,6 +259,46 @@ fn one_connection_at_a_time_waits_for_its_session() {
     let mut header = [0; 16];
     waiting[0].0.read_exact(&mut header).unwrap();
     assert_eq!(header[4], 3, "a welcome");
+}
+
+/// A server that is busy may meet the first hello of a client when a later one has long brought its
+/// session back, and the client has acknowledged more.
+#[test]
+fn hello_that_comes_late_does_not_end_the_session() {
+    const NAME: [u8; 16] = [8; 16];
+    let mut options = ServerOptions::new(SCHEMA);
+    options.reconnect_timeout = Duration::from_secs(60);
+    options.closed_timeout = options.reconnect_timeout;
+    let server = Bench::with(options, |_| None).server();
+    let connect = || {
+        let (near, far) = UnixStream::pair().unwrap();
+        let server = server.clone();
+        std::thread::spawn(move || -> reef_wire::Result<()> {
+            let mut link = Link::unix(far).unwrap();
+            let hello = server.greet(&mut link)?;
+            server.serve_greeted(link, &hello, NAME)
+        });
+        near
+    };
+    let mut first = connect();
+    support::shake_hands(&mut first);
+    let echo = |seq| raw_frame(ECHO, 2, seq, b"answer");
+    first.write_all(&echo(0)).unwrap();
+    support::read_frame(&mut first);
+    first.write_all(&raw_frame(5, 1, 0, &[1, 64].map(u64::to_le_bytes).concat())).unwrap();
+    first.write_all(&echo(1)).unwrap();
+    support::read_frame(&mut first); // so the acknowledgement before it has come
+    let mut late = connect();
+    support::ask_for(&mut late, NAME, 0);
+    let (op, text) = support::read_frame(&mut late);
+    let text = String::from_utf8(text).unwrap();
+    assert!(op == 4 && text.contains("must have 1 frames, got 0"), "{op}: {text}");
+    let mut again = connect();
+    support::ask_for(&mut again, NAME, 2);
+    assert_eq!(support::read_frame(&mut again).0, 3, "a welcome");
+    again.write_all(&echo(2)).unwrap();
+    let (_, answer) = support::read_frame(&mut again);
+    assert!(answer.ends_with(b"answer"), "{answer:?}");
 }
 
 /// Messages are kept until their frames are acknowledged.

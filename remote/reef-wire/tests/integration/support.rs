@@ -166,27 +166,36 @@ pub(crate) fn sessions_end(server: &Server) {
 
 /// The client's part of a handshake, by hand.
 pub(crate) fn shake_hands(stream: &mut UnixStream) {
-    say_hello(stream, &[0]);
-    let mut header = [0; 16];
-    stream.read_exact(&mut header).unwrap();
-    assert_eq!(header[4], 3, "a welcome");
-    let len = u32::from_le_bytes(header[..4].try_into().unwrap()) as usize;
-    stream.read_exact(&mut vec![0; len.next_multiple_of(8)]).unwrap();
+    say_hello(stream, &[0], 0);
+    let (op, _) = read_frame(stream);
+    assert_eq!(op, 3, "a welcome");
 }
 
-/// Asks for a session that goes on, without waiting for the answer.
-pub(crate) fn ask_for(stream: &mut UnixStream, session: [u8; 16]) {
-    say_hello(stream, &[&[1][..], &session].concat());
+/// Asks for a session that goes on, without waiting for the answer. `received`: frames of the
+/// server that have come, at most 127.
+pub(crate) fn ask_for(stream: &mut UnixStream, session: [u8; 16], received: u8) {
+    say_hello(stream, &[&[1][..], &session].concat(), received);
+}
+
+/// Reads one frame, and returns its operation and body.
+pub(crate) fn read_frame(stream: &mut UnixStream) -> (u8, Vec<u8>) {
+    let mut header = [0; 16];
+    stream.read_exact(&mut header).unwrap();
+    let len = u32::from_le_bytes(header[..4].try_into().unwrap()) as usize;
+    let mut body = vec![0; len.next_multiple_of(8)];
+    stream.read_exact(&mut body).unwrap();
+    body.truncate(len);
+    (header[4], body)
 }
 
 /// Says hello for a session that goes on, or for none: in the form of the message.
-fn say_hello(stream: &mut UnixStream, session: &[u8]) {
+fn say_hello(stream: &mut UnixStream, session: &[u8], received: u8) {
     let mut greeting = [0; 16 + 56];
     stream.read_exact(&mut greeting).unwrap();
     let mut body = greeting[16..36].to_vec();
     body.extend([1, b'x', 0]); // a name, and no request
     body.extend(session);
-    body.extend([0, 0, 0]); // nothing received, no proof
+    body.extend([received, 0, 0]); // frames and bytes that have come, no proof
     let mut hello = (body.len() as u32).to_le_bytes().to_vec();
     hello.extend([2, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     hello.extend(&body);
