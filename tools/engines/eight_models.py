@@ -23,6 +23,13 @@ import urllib.error
 import urllib.request
 
 PORT = 8055
+CONFIG = """[models]
+processes = true
+[times]
+request_ms = 120000
+[rights."address 127.0.0.1"]
+rt = true
+"""
 PROGRAM = """
 import os
 
@@ -62,11 +69,8 @@ def model(folder, name, gib, more):
 def ask(name, value, is_rt=False):
     """Seconds until the right answer."""
     body = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [value]}]}
-    if is_rt:
-        body["parameters"] = {"class": "rt"}
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{PORT}/v2/models/{name}/infer", json.dumps(body).encode(), {"content-type": "application/json"}
-    )
+    headers = {"content-type": "application/json", "reef-class": "rt" if is_rt else "be"}
+    request = urllib.request.Request(f"http://127.0.0.1:{PORT}/v2/models/{name}/infer", json.dumps(body).encode(), headers)
     begun = time.monotonic()
     try:
         with urllib.request.urlopen(request, timeout=120) as answer:
@@ -127,8 +131,10 @@ def main():
     for name in names:
         model(models, name, options.gib, "instances = { rt = 0, be = 1 }")
     model(models, "m99", 1, "instances = { rt = 1, be = 0 }")
-    command = [str(folder / "reef"), "serve", "--device", "cuda:0", "--guests", "--repository", str(models)]
-    command += ["--set", "models.processes=true", "--load", "*", "--http", f"127.0.0.1:{PORT}", "--set", "times.request_ms=120000"]
+    config = pathlib.Path(work.name) / "config.toml"
+    config.write_text(CONFIG)
+    command = [str(folder / "reef"), "serve", "--config", str(config), "--device", "cuda:0", "--guests", "--repository", str(models)]
+    command += ["--load", "*", "--http", f"127.0.0.1:{PORT}"]
     begun, host = time.monotonic(), available()
     log = open(pathlib.Path(work.name) / "log", "w")
     daemon = subprocess.Popen(command, stdout=log, stderr=log)
