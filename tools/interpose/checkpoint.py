@@ -30,9 +30,9 @@ work = tempfile.mkdtemp()
 place = ["--socket-dir", os.path.join(work, "sockets")]
 WAYS = {
     "by itself": None,
-    "guest": ["--class", "be"],
-    "limited": ["--class", "be", "--memory", "32GiB"],
-    "swappable": ["--class", "be", "--swappable"],
+    "guest": ["--class", "be", "--bind", "never"],
+    "limited": ["--class", "be", "--bind", "never", "--memory", "32GiB"],
+    "swappable": ["--class", "be", "--bind", "never", "--swappable"],
 }
 
 

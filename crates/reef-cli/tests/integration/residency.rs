@@ -177,7 +177,9 @@ impl Machine {
         }
         let daemon = self.daemon(&["--guests", "--set", "models.load=[\"tiny\"]"]);
         self.loads("one");
-        // Once it is a guest, the device is known on which the other one must have room.
+        // Once it is a guest, from its first launch on, the device is known on which the other one
+        // must have room.
+        self.answers("one");
         self.wait("its size", || self.value("reef_model_resident_bytes", "one") > 0.0);
         self.loads("two");
         daemon

@@ -203,7 +203,9 @@ impl Machine {
             }
             Some(options) => {
                 let mut command = self.command(env!("CARGO_BIN_EXE_reef"));
-                command.args(["exec", "--folder", &self.folder.path("")]).args(options);
+                // With mounts of its own it could not be written to a folder.
+                let never = ["--bind", "never"];
+                command.args(["exec", "--folder", &self.folder.path("")]).args(never).args(options);
                 command.arg("--").args(&self.through).arg(this);
                 command
             }
@@ -466,6 +468,23 @@ fn guest_that_cannot_be_written_is_named_with_the_reason() {
     assert!(error.contains("training: no guest has this job"), "{error}");
 }
 
+/// CRIU finds no file that a program had before it got its mount namespace.
+#[test]
+fn program_with_mounts_of_its_own_cannot_be_written() {
+    let mut machine = Machine::new("checkpoint-mounts").with_criu();
+    machine.used(&[]);
+    let may = Command::new("unshare").args(["-m", "true"]).stderr(Stdio::null()).status();
+    if !may.is_ok_and(|status| status.success()) {
+        return reef_conformance::skip("no right to make a mount namespace");
+    }
+    machine.through = ["unshare", "-m"].map(str::to_owned).into();
+    let program = machine.start("plain", None);
+    let folder = machine.folder.path("saved");
+    let error = machine.refuses(&["checkpoint", &program.target(), "--out", &folder]);
+    assert!(error.contains("start it with --bind never"), "{error}");
+    assert!(program.ends_right());
+}
+
 /// Description of a folder of `reef checkpoint`.
 fn description(folder: &str) -> serde_json::Value {
     let file = std::path::Path::new(folder).join("description");
@@ -634,7 +653,8 @@ fn starts_again(name: &str, exec: Option<&[&str]>) {
     let mut command = if let Some(more) = exec {
         let mut command = machine.command(env!("CARGO_BIN_EXE_reef"));
         let options = ["--class", "be", "--job", "training"];
-        command.args(["exec", "--folder", &machine.folder.path("")]).args(options).args(more);
+        command.args(["exec", "--folder", &machine.folder.path(""), "--bind", "never"]);
+        command.args(options).args(more);
         command.arg("--").arg(this);
         command
     } else {

@@ -38,12 +38,18 @@ impl Tree {
     ///
     /// # Errors
     ///
-    /// `Criu`: a process has the driver's files without a context of its own, or NCCL's
-    /// connections.
+    /// `Criu`: a process has a mount namespace of its own, the driver's files without a context of
+    /// its own, or NCCL's connections.
     pub(crate) fn with_contexts(&self, api: &impl Api) -> Result<Vec<u32>, Error> {
         let failed = |pid: u32, why: &str| Error::Criu { why: format!("process {pid}: {why}") };
         let mut all = Vec::new();
         for pid in &self.0 {
+            if has_mounts(*pid) {
+                let why = "a program with a mount namespace of its own cannot be written: CRIU \
+                           does not find the files that it had before. `reef exec` makes one to \
+                           mount the library over the driver's files: start it with --bind never";
+                return Err(failed(*pid, why));
+            }
             if has_nccl(*pid) {
                 let why = "a program with NCCL cannot be written: its connections to other \
                            processes and GPUs are not saved";
@@ -95,6 +101,12 @@ fn parent(pid: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, rest) = stat.rsplit_once(')')?;
     rest.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// Returns whether a process has another mount namespace than this one.
+fn has_mounts(pid: u32) -> bool {
+    let namespace = |of: &str| fs::read_link(format!("/proc/{of}/ns/mnt")).ok();
+    matches!((namespace("self"), namespace(&pid.to_string())), (Some(own), Some(its)) if own != its)
 }
 
 fn has_nccl(pid: u32) -> bool {
