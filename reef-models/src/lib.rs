@@ -50,7 +50,7 @@ pub use graph::{
     ElementType, KernelCall, Problem, ScheduleGraph, Step, Storage, Work, arena, hazards,
 };
 pub use memory::{Budget, Charge, Exhausted};
-pub use model::{Extent, Port, Ports, Seeded};
+pub use model::{Extent, Port, Ports, Seeded, Texts};
 #[cfg(feature = "onnx")]
 pub use open::Variants;
 pub use open::{Model, ModelBuilder, Weights, weights_of};

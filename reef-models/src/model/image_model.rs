@@ -156,6 +156,7 @@ fn port(name: &str, dims: Vec<usize>, storage: usize) -> Port {
         spec: Spec { element: Element::F32, dims },
         storage,
         extent: Extent::Fixed,
+        texts: None,
     }
 }
 

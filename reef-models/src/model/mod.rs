@@ -17,6 +17,8 @@ pub(crate) mod rounded_weights;
 pub(crate) mod seeded;
 pub(crate) mod tensor;
 pub(crate) mod tensors;
+pub(crate) mod texts;
 
 pub use ports::{Extent, Port, Ports};
 pub use seeded::Seeded;
+pub use texts::Texts;

@@ -1,6 +1,8 @@
 //! Inputs and outputs of a network, and their layout in memory that is copied at once.
 
+use super::texts::Texts;
 use reef_op::tensor::Spec;
+use std::sync::Arc;
 
 /// Every port starts at a multiple of this many bytes: whatever the type, and however wide the
 /// vectors.
@@ -17,6 +19,8 @@ pub struct Port {
     pub storage: usize,
     /// Sizes that each inference decides; those of `spec` are upper bounds then.
     pub extent: Extent,
+    /// Set if the tensor is of texts: its int64 are places in this list.
+    pub texts: Option<Arc<Texts>>,
 }
 
 /// Sizes of a port that are known before an inference.
@@ -141,6 +145,7 @@ mod tests {
             spec: Spec { element, dims: vec![size] },
             storage: 0,
             extent: Extent::Fixed,
+            texts: None,
         };
         let ports =
             Ports::new([port(Element::Bool, 3), port(Element::I64, 8), port(Element::F32, 1)]);
@@ -156,6 +161,7 @@ mod tests {
             spec: Spec { element: Element::U8, dims: vec![2, 3] },
             storage: 0,
             extent: Extent::Bounded { axis, size: 1 },
+            texts: None,
         };
         let all = || vec![1, 2, 3, 4, 5, 6];
         for (axis, size, want, dims) in [

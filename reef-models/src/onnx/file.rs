@@ -90,6 +90,7 @@ pub(super) struct TensorFile<'a> {
     pub(super) floats: List<f32>,
     pub(super) ints: List<i64>,
     pub(super) doubles: List<f64>,
+    pub(super) texts: List<&'a [u8]>,
     pub(super) raw: Option<&'a [u8]>,
     /// Keys and values that say in which file the data is.
     pub(super) external: List<(&'a str, &'a str)>,
@@ -253,6 +254,7 @@ impl<'a> TensorFile<'a> {
             2 => |v| tensor.element = v.int()?,
             4 => |v| v.append_floats(&mut tensor.floats, ledger)?,
             5 => |v| v.append_ints(&mut tensor.ints, ledger)?,
+            6 => |v| tensor.texts.push(v.bytes()?, ledger)?,
             7 => |v| v.append_ints(&mut tensor.ints, ledger)?,
             8 => |v| tensor.name = v.text()?,
             9 => |v| tensor.raw = Some(v.bytes()?),

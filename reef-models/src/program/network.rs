@@ -216,5 +216,6 @@ fn port(model: &ProgramModel, storage: usize) -> Port {
         spec: Spec { element, dims: vec![*elements] },
         storage,
         extent: Extent::Fixed,
+        texts: None,
     }
 }

@@ -73,11 +73,12 @@ impl<'a> Builder<'a> {
             spec: spec.clone(),
             storage,
             extent: Extent::Fixed,
+            texts: None,
         });
         if count == 0 {
             return self.constant(spec.dims, Array::with_capacity(spec.element, 0)); // it is known
         }
-        Ok(Value { spec, data: ValueData::Storage(storage) })
+        Ok(Value { spec, data: ValueData::Storage(storage), texts: None })
     }
 
     /// Values that are known.
@@ -88,7 +89,8 @@ impl<'a> Builder<'a> {
         }
         let spec = Spec { element: array.element(), dims };
         let charge = self.ledger.charge(spec.bytes() as u64)?;
-        Ok(Value { spec, data: ValueData::Known(Rc::new(KnownValues { array, charge })) })
+        let data = ValueData::Known(Rc::new(KnownValues { array, charge }));
+        Ok(Value { spec, data, texts: None })
     }
 
     /// A tensor of singles that are made up when a device takes them. Their values are not known,
@@ -106,7 +108,7 @@ impl<'a> Builder<'a> {
         let spec = Spec { element: Element::F32, dims };
         let storage = self.storage(&spec)?;
         self.constants.push((storage, Held::MadeUp(Constant::MadeUp(seed, tensor))));
-        Ok(Value { spec, data: ValueData::Storage(storage) })
+        Ok(Value { spec, data: ValueData::Storage(storage), texts: None })
     }
 
     /// Adds the operation `kind` on `inputs`, and returns its result.
@@ -136,10 +138,8 @@ impl<'a> Builder<'a> {
         let values: Vec<_> = inputs.iter().map(|known| known.array.values()).collect();
         let made = op.compute(&values, 0..op.output.elements(), &|| false);
         let array = made.map_err(|error| error.to_string())?.ok_or("stopped")?;
-        Ok(Value {
-            spec: op.output,
-            data: ValueData::Known(Rc::new(KnownValues { array, charge })),
-        })
+        let data = ValueData::Known(Rc::new(KnownValues { array, charge }));
+        Ok(Value { spec: op.output, data, texts: None })
     }
 
     fn step(&mut self, op: TensorOp, inputs: &[&Value]) -> Result<Value> {
@@ -149,7 +149,7 @@ impl<'a> Builder<'a> {
         self.modules.push(self.module);
         let op = self.recent.share(op);
         self.steps.push(TensorStep { name: self.node.clone(), op, reads, writes });
-        Ok(Value { spec, data: ValueData::Storage(writes) })
+        Ok(Value { spec, data: ValueData::Storage(writes), texts: None })
     }
 
     fn storage(&mut self, spec: &Spec) -> Result<usize> {
@@ -237,11 +237,13 @@ impl<'a> Builder<'a> {
         for (name, value, bound) in outputs {
             self.node.clone_from(&name);
             let storage = self.own_storage(&value, &mut free)?;
-            let mut port = Port { name, spec: value.spec, storage, extent: Extent::Fixed };
+            let (extent, texts) = (Extent::Fixed, None);
+            let mut port = Port { name, spec: value.spec, storage, extent, texts };
             if let Some(Bound { axis, size }) = bound {
                 let storage = self.own_storage(&size, &mut free)?;
                 let name = format!("{}.size", port.name);
-                sizes.push(Port { name, spec: size.spec, storage, extent: Extent::Size });
+                let (extent, texts) = (Extent::Size, None);
+                sizes.push(Port { name, spec: size.spec, storage, extent, texts });
                 port.extent = Extent::Bounded { axis, size: storage };
             }
             ports.push(port);

@@ -72,6 +72,7 @@ mod tests {
             storage,
             spec: storages[0].clone(),
             extent: Extent::Fixed,
+            texts: None,
         };
         let (inputs, outputs) = (vec![port(0)], vec![port(5)]);
         let (name, constants) = (String::new(), Vec::new());

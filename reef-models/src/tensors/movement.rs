@@ -11,7 +11,7 @@ impl Builder<'_> {
         if elements(&dims)? != value.spec.elements() {
             return Err(format!("{:?} can't become {dims:?}", value.dims()));
         }
-        Ok(Value { spec: Spec { dims, ..value.spec.clone() }, data: value.data.clone() })
+        Ok(Value { spec: Spec { dims, ..value.spec.clone() }, ..value.clone() })
     }
 
     /// Elements by places along each axis; [`NOWHERE`] is `fill`.

@@ -9,6 +9,17 @@ use std::rc::Rc;
 pub(crate) struct Value {
     pub(crate) spec: Spec,
     pub(crate) data: ValueData,
+    /// Set if it holds places of texts.
+    pub(crate) texts: Option<TextOrigin>,
+}
+
+/// Origin of the texts that a tensor holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TextOrigin {
+    /// The file, which has all of them.
+    File,
+    /// Requests: the file may not have them.
+    Request,
 }
 
 /// A size that data decide: that of an axis, whose own is an upper bound.

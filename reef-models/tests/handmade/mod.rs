@@ -106,6 +106,13 @@ pub(crate) fn stored(name: &str, element: i64, dims: &[i64], raw: &[u8]) -> Vec<
     bytes(5, [message(element, dims, raw), bytes(8, name)].concat())
 }
 
+/// An initializer of texts.
+pub(crate) fn stored_texts(name: &str, dims: &[i64], values: &[&str]) -> Vec<u8> {
+    let sizes: Vec<u8> = dims.iter().flat_map(|&size| number(1, size)).collect();
+    let values: Vec<u8> = values.iter().flat_map(|value| bytes(6, value)).collect();
+    bytes(5, [sizes, number(2, 8), values, bytes(8, name)].concat())
+}
+
 fn message(element: i64, dims: &[i64], raw: &[u8]) -> Vec<u8> {
     let sizes: Vec<u8> = dims.iter().flat_map(|&size| number(1, size)).collect();
     [sizes, number(2, element), bytes(9, raw)].concat()

@@ -253,6 +253,7 @@ mod tests {
                 spec: Spec { element: Element::F32, dims: vec![size] },
                 storage: 0,
                 extent: Extent::Fixed,
+                texts: None,
             };
             Ports::new([port("x", 1), port("state", 16), port("y", 2), port("z", 3)])
         };

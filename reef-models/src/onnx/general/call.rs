@@ -1,12 +1,15 @@
 //! One node with its operands, whose attributes are checked when they are asked for.
 
 use super::few::Few;
+use super::texts::{numbers_or_places, place_of};
+use crate::memory::ledger::Ledger;
+use crate::model::texts::Texts;
 use crate::onnx::fault::Result;
-use crate::onnx::file::{AttributeFile, NodeFile};
+use crate::onnx::file::{AttributeFile, NodeFile, TensorFile};
 use crate::onnx::reads::{Attribute, Reads};
 use crate::tensors::axes::{axes, axis};
 use crate::tensors::value::{Bound, Value};
-use reef_op::tensor::Array;
+use reef_op::tensor::{Array, Spec};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::path::Path;
@@ -59,6 +62,10 @@ pub(crate) struct Call<'a> {
     pub(crate) outer: &'a Outer<'a>,
     /// Types of few bits that tensors have, by their names.
     pub(crate) few: &'a HashMap<&'a str, Few>,
+    /// All texts of the file.
+    table: &'a Texts,
+    /// Set if the first result is of texts.
+    pub(crate) makes_texts: Cell<bool>,
     reads: Reads,
     /// Number of the operand whose values were asked for in vain.
     pub(crate) unknown: Cell<Option<usize>>,
@@ -80,6 +87,7 @@ pub(crate) struct Around<'a> {
     pub(crate) folder: Option<&'a Path>,
     pub(crate) outer: &'a Outer<'a>,
     pub(crate) few: &'a HashMap<&'a str, Few>,
+    pub(crate) table: &'a Texts,
     pub(crate) marks: &'a Marks,
     pub(crate) rows: Option<usize>,
 }
@@ -92,7 +100,7 @@ impl<'a> Call<'a> {
         given: Vec<Option<Bound>>,
         points: Vec<Option<Points>>,
     ) -> Self {
-        let Around { opset, folder, outer, few, marks, rows } = around;
+        let Around { opset, folder, outer, few, table, marks, rows } = around;
         Self {
             file,
             operands,
@@ -100,6 +108,8 @@ impl<'a> Call<'a> {
             folder,
             outer,
             few,
+            table,
+            makes_texts: Cell::default(),
             reads: Reads::default(),
             unknown: Cell::default(),
             given,
@@ -127,6 +137,12 @@ impl<'a> Call<'a> {
     /// The type of few bits that operand `index` has.
     pub(crate) fn few_bits(&self, index: usize) -> Option<Few> {
         self.file.inputs.get(index).and_then(|name| self.few.get(name)).copied()
+    }
+
+    /// Returns whether operand `index` is of texts.
+    pub(crate) fn is_text(&self, index: usize) -> bool {
+        let operand = self.operands.get(index).copied().flatten();
+        operand.is_some_and(|value| value.texts.is_some())
     }
 
     /// Operand `index`; `None` if it is left out.
@@ -253,6 +269,26 @@ impl<'a> Call<'a> {
 
     pub(crate) fn texts(&self, name: &'static str) -> Result<Option<Vec<&'a str>>> {
         self.named(name)?.texts()
+    }
+
+    /// Places of an attribute's texts.
+    pub(crate) fn places(&self, name: &'static str) -> Result<Option<Vec<i64>>> {
+        let Some(texts) = self.texts(name)? else { return Ok(None) };
+        texts.into_iter().map(|text| self.place(text)).collect::<Result<_>>().map(Some)
+    }
+
+    /// The place of a text of the file.
+    pub(crate) fn place(&self, text: &str) -> Result<i64> {
+        place_of(self.table, text)
+    }
+
+    /// Numbers of a tensor, or places of its texts. The last value says if it is of texts.
+    pub(crate) fn stored(
+        &self,
+        tensor: &TensorFile<'_>,
+        ledger: &Ledger,
+    ) -> Result<(Spec, Array, bool)> {
+        numbers_or_places(tensor, self.folder, ledger, self.table)
     }
 
     /// Integers of an attribute in older operator sets, of an operand in newer ones.

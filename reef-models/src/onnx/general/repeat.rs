@@ -188,7 +188,7 @@ impl<'a> Walk<'a, '_> {
         let mut scope = Scope { own, outer: Some(&body.scope), ..Scope::default() };
         self.nodes(&body.graph.nodes, &mut scope, body.outer, body.depth)?;
         let names = body.graph.outputs.iter().map(|output| output.name);
-        self.ensure_unbounded(body.node, names)?;
+        self.ensure_plain(body.node, names, &scope)?;
         let result = |output: &ValueFile<'a>| self.result_named(output.name, &scope);
         let made: Result<_> = body.graph.outputs.iter().map(result).collect();
         made.map_err(|why| body.fault(why))

@@ -22,7 +22,7 @@ impl<'a> Walk<'a, '_> {
         if !matches!(node.domain, "" | "ai.onnx") || !is_sequence && !is_new {
             return Ok(None);
         }
-        self.ensure_unbounded(node, node.inputs.iter().copied())?;
+        self.ensure_plain(node, node.inputs.iter().copied(), scope)?;
         let fault = |why| Fault::at_node(name_of(node), node.op, why);
         let ledger = self.builder.ledger;
         let held = node.inputs.first().and_then(|name| self.names.sequences.get(name));

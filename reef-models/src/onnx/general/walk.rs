@@ -7,9 +7,12 @@ use super::call::{Around, Call, Marks, Outer, Points, attribute_of, int_of, reso
 use super::few::Few;
 use super::operators::lower;
 use super::options::TensorOptions;
-use super::stored::{array, element};
+use super::stored::element;
+use super::texts::{STRING, moved, numbers_or_places, texts_of};
 use crate::ir::recognise::reading::{Recognised, Refusal, recognise};
 use crate::memory::ledger::Ledger;
+use crate::model::ports::Extent;
+use crate::model::texts::Texts;
 use crate::onnx::fault::{Fault, Result, beyond, unsupported};
 use crate::onnx::file::{Dimension, FunctionFile, GraphFile, ModelFile, NodeFile, ValueFile};
 use crate::onnx::images::SHOWN;
@@ -17,10 +20,11 @@ use crate::onnx::node::name_of;
 use crate::onnx::opset::{OPSETS, ensure_read, version};
 use crate::tensors::builder::Builder;
 use crate::tensors::model::TensorModel;
-use crate::tensors::value::{Bound, Value};
-use reef_op::tensor::Spec;
+use crate::tensors::value::{Bound, TextOrigin, Value};
+use reef_op::tensor::{Element, Spec};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Result of a node: a tensor, or a sequence of tensors.
 #[derive(Debug, Clone)]
@@ -142,6 +146,8 @@ pub(in crate::onnx) struct Walk<'a, 'o> {
     pub(super) iterations: usize,
     /// Inputs whose values decide about shapes and were not given.
     pub(in crate::onnx) unbound: Vec<String>,
+    /// All texts of the file.
+    texts: Arc<Texts>,
 }
 
 /// Operations of a file, of which a network can be made.
@@ -149,12 +155,21 @@ pub(in crate::onnx) struct Walked<'a> {
     builder: Builder<'a>,
     /// With the size that data decide, if there is one.
     outputs: Vec<(String, Value, Option<Bound>)>,
+    texts: Arc<Texts>,
+    /// Names of inputs and outputs of texts.
+    text_ports: HashSet<&'a str>,
 }
 
 impl Walked<'_> {
     /// The network of tensors.
     pub(in crate::onnx) fn tensors(self, name: &str) -> Result<TensorModel, Fault> {
-        self.builder.finish_bounded(name, self.outputs).map_err(Fault::of_graph)
+        let made = self.builder.finish_bounded(name, self.outputs);
+        let mut model = made.map_err(Fault::of_graph)?;
+        for port in model.inputs.iter_mut().chain(&mut model.outputs) {
+            let is_text = port.extent != Extent::Size && self.text_ports.contains(&*port.name);
+            port.texts = is_text.then(|| self.texts.clone());
+        }
+        Ok(model)
     }
 
     /// Sizes of the input and the output, if there is one of each.
@@ -171,6 +186,9 @@ impl Walked<'_> {
         shape: [usize; 4],
         ledger: &Ledger,
     ) -> Result<Recognised, Refusal> {
+        if !self.text_ports.is_empty() {
+            return Err(Refusal { node: None, why: "inputs or outputs are texts".into() });
+        }
         match &*self.outputs {
             [(_, output, None)] => recognise(&self.builder, shape, output, ledger),
             [(name, _, Some(_))] => {
@@ -208,17 +226,25 @@ impl<'a, 'o> Walk<'a, 'o> {
             rows: None,
             iterations: 0,
             unbound: Vec::new(),
+            texts: Arc::default(),
         }
     }
 
     /// All operations of `graph`.
     pub(in crate::onnx) fn graph(&mut self, graph: &'a GraphFile<'a>) -> Result<Walked<'a>, Fault> {
+        let texts = texts_of(graph, self.functions, self.ledger);
+        self.texts = Arc::new(texts.map_err(Fault::of_graph)?);
         let mut scope = Scope::default();
         self.initializers(graph, &mut scope)?;
         self.inputs(graph, &mut scope)?;
         self.outputs = graph.outputs.iter().map(|output| output.name).collect();
         self.nodes(&graph.nodes, &mut scope, &[], 0)?;
         let output = |output: &ValueFile<'a>| match scope.get(output.name) {
+            Some(value) if value.texts == Some(TextOrigin::Request) => {
+                let why = "it may hold texts of a request that the file does not have: \
+                           let a LabelEncoder make it";
+                Err(Fault { at: format!("output {:?}", output.name), why: beyond(why) })
+            }
             Some(value) => {
                 let bound = self.names.bounds.get(output.name).cloned();
                 Ok((output.name.to_owned(), value.clone(), bound))
@@ -234,7 +260,10 @@ impl<'a, 'o> Walk<'a, 'o> {
         };
         let outputs = graph.outputs.iter().map(output).collect::<Result<Vec<_>, _>>()?;
         let builder = std::mem::replace(&mut self.builder, Builder::new(self.ledger));
-        Ok(Walked { builder, outputs })
+        let is_text = |name: &&str| scope.get(name).is_some_and(|value| value.texts.is_some());
+        let ports = graph.inputs.iter().chain(graph.outputs.iter()).map(|port| port.name);
+        let text_ports = ports.filter(is_text).collect();
+        Ok(Walked { builder, outputs, texts: self.texts.clone(), text_ports })
     }
 
     pub(super) fn initializers(
@@ -248,8 +277,11 @@ impl<'a, 'o> Walk<'a, 'o> {
         for tensor in &graph.initializers {
             self.names.forget(tensor.name);
             self.names.few.extend(Few::of(tensor.element).map(|few| (tensor.name, few)));
-            let read = array(tensor, self.folder, self.ledger);
-            let value = read.and_then(|(spec, array)| self.builder.constant(spec.dims, array));
+            let read = numbers_or_places(tensor, self.folder, self.ledger, &self.texts);
+            let value = read.and_then(|(spec, array, are_texts)| {
+                let value = self.builder.constant(spec.dims, array)?;
+                Ok(Value { texts: are_texts.then_some(TextOrigin::File), ..value })
+            });
             let fault = |why| Fault { at: format!("initializer {:?}", tensor.name), why };
             scope.insert(tensor.name, value.map_err(fault)?);
         }
@@ -283,15 +315,22 @@ impl<'a, 'o> Walk<'a, 'o> {
     }
 
     fn input(&mut self, input: &ValueFile<'a>) -> Result<Value> {
-        let element = element(input.element)?;
+        let is_text = input.element == STRING;
+        let element = if is_text { Element::I64 } else { element(input.element)? };
         let bound = self.options.values.get(input.name);
         let dims = self.dims(input, bound.map(|(dims, _)| dims.as_slice()))?;
         let few = Few::of(input.element);
         self.names.few.extend(few.map(|few| (input.name, few)));
         let Some((_, array)) = bound else {
             let given = self.builder.input(input.name, Spec { element, dims })?;
-            return few.map_or(Ok(given.clone()), |few| few.cast(&mut self.builder, &given, true));
+            return match few {
+                Some(few) => few.cast(&mut self.builder, &given, true),
+                None => Ok(Value { texts: is_text.then_some(TextOrigin::Request), ..given }),
+            };
         };
+        if is_text {
+            return Err(beyond("texts decide about shapes"));
+        }
         if array.element() == element {
             self.builder.constant(dims, array.clone())
         } else {
@@ -404,6 +443,7 @@ impl<'a, 'o> Walk<'a, 'o> {
             self.builder.module = weights.and_then(|name| name.strip_suffix(".weight"));
         }
         let few = few_of(node, outer, &self.names.few);
+        let moved = moved(node, &operands).map_err(fault)?;
         let Names { bounds, points, .. } = &self.names;
         let given: Vec<_> = node.inputs.iter().map(|name| bounds.get(name).cloned()).collect();
         let points: Vec<_> = node.inputs.iter().map(|name| points.get(name).cloned()).collect();
@@ -412,8 +452,8 @@ impl<'a, 'o> Walk<'a, 'o> {
         let operands: Vec<_> = pairs.map(|(&old, new)| new.as_ref().or(old)).collect();
         let known = self.known_of(node, &operands, &given, &points, outer).map_err(fault)?;
         let (opset, folder) = (self.opset, self.folder);
-        let (marks, rows) = (&self.marks, self.rows);
-        let around = Around { opset, folder, outer, few: &self.names.few, marks, rows };
+        let (table, marks, rows) = (&*self.texts, &self.marks, self.rows);
+        let around = Around { opset, folder, outer, few: &self.names.few, table, marks, rows };
         let call = Call::new(node, operands, around, given, points);
         let made = lower(&mut self.builder, &call);
         if let Some(operand) = call.unknown.get().and_then(|index| call.maybe(index)) {
@@ -424,6 +464,10 @@ impl<'a, 'o> Walk<'a, 'o> {
         let mut bounds = bounds.map_err(fault)?;
         for (index, bound) in call.bounds.take() {
             bounds[index] = Some(bound);
+        }
+        for (index, value) in made.iter_mut().enumerate() {
+            let is_made = index == 0 && call.makes_texts.get();
+            value.texts = if is_made { Some(TextOrigin::File) } else { moved };
         }
         for &name in node.outputs.iter().filter(|name| !name.is_empty()) {
             self.names.few.extend(few.map(|few| (name, few)));
@@ -495,8 +539,8 @@ impl<'a, 'o> Walk<'a, 'o> {
                 return Ok(None);
             };
             let (opset, folder) = (self.opset, self.folder);
-            let (few, marks) = (&self.names.few, &self.marks);
-            let around = Around { opset, folder, outer, few, marks, rows: None };
+            let (few, table, marks) = (&self.names.few, &*self.texts, &self.marks);
+            let around = Around { opset, folder, outer, few, table, marks, rows: None };
             let none = || vec![None; operands.len()];
             let call =
                 Call::new(node, operands.clone(), around, none(), vec![None; operands.len()]);
@@ -532,27 +576,32 @@ impl<'a, 'o> Walk<'a, 'o> {
                 None => return Ok(None),
             },
         };
-        self.ensure_unbounded(node, node.inputs.iter().copied())?;
+        self.ensure_plain(node, node.inputs.iter().copied(), scope)?;
         node.outputs.iter().for_each(|name| self.names.forget(name)); // a graph may have them
         Ok(Some(made))
     }
 
-    /// Refuses tensors of which data decide a size, where graphs begin and end.
-    pub(super) fn ensure_unbounded<'n>(
+    /// Refuses texts, and tensors of which data decide a size, where graphs begin and end.
+    pub(super) fn ensure_plain<'n>(
         &self,
         node: &NodeFile<'_>,
-        mut names: impl Iterator<Item = &'n str>,
+        names: impl Iterator<Item = &'n str>,
+        scope: &Scope<'_, '_>,
     ) -> Result<(), Fault> {
-        match names.find(|name| self.names.bounds.contains_key(name)) {
-            None => Ok(()),
-            Some(name) => {
-                let why = beyond(&format!(
+        for name in names {
+            let why = if self.names.bounds.contains_key(name) {
+                format!(
                     "data decide about a size of {name:?}, which no graph within another can have: \
                      let the network end before it"
-                ));
-                Err(Fault::at_node(name_of(node), node.op, why))
-            }
+                )
+            } else if scope.get(name).is_some_and(|value| value.texts.is_some()) {
+                format!("{name:?} is of texts, which no graph within another can take or give")
+            } else {
+                continue;
+            };
+            return Err(Fault::at_node(name_of(node), node.op, beyond(&why)));
         }
+        Ok(())
     }
 
     /// Results of an `If`: those of the branch that a known condition chooses. If the condition is
@@ -610,7 +659,7 @@ impl<'a, 'o> Walk<'a, 'o> {
         self.initializers(graph, &mut scope)?;
         self.nodes(&graph.nodes, &mut scope, outer, depth)?;
         let result = |output: &ValueFile<'a>| self.result_named(output.name, &scope).map_err(fault);
-        self.ensure_unbounded(node, graph.outputs.iter().map(|output| output.name))?;
+        self.ensure_plain(node, graph.outputs.iter().map(|output| output.name), &scope)?;
         graph.outputs.iter().map(result).collect()
     }
 

@@ -132,8 +132,7 @@ fn numbers_are_encoded_by_a_table() {
     assert_eq!(made, Array::I64(vec![3, 4, -1, -1]));
     let table = [texts("keys_strings", &["a"]), ints("values_int64s", &[1])];
     let said = network(&one_node("LabelEncoder", INT64, &["4"], &table), &[]).unwrap_err();
-    let want = "keys_strings: tensors cannot hold texts, or run the file by another engine";
-    assert!(said.ends_with(want), "{said}");
+    assert!(said.contains("keys must be texts if the input is of texts"), "{said}");
 }
 
 #[test]

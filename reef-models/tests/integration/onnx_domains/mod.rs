@@ -14,6 +14,7 @@ mod repeats;
 mod runtime;
 mod selections;
 mod sizes;
+mod texts;
 mod trees;
 
 use crate::handmade::{file, stored};

@@ -246,9 +246,14 @@ fn trees_that_are_none_are_refused() {
 }
 
 #[test]
-fn labels_that_are_texts_are_refused() {
+fn labels_of_a_forest_may_be_texts() {
     let labels = vec![texts("classlabels_strings", &["cat", "dog"])];
-    let given = leaves("class", &[(0, 1, 0, 0.9), (0, 2, 0, 0.1)]);
-    let said = network(&classifier(&[stumps(1), given, labels], "1"), &[]).unwrap_err();
-    assert!(said.contains("export with labels that are integers"), "{said}");
+    let given = leaves("class", &[(0, 1, 0, 0.9), (0, 2, 1, 0.1)]);
+    let graph = classifier(&[stumps(1), given, labels], "1");
+    let network = network(&graph, &[("x", &[2, 1])]).unwrap();
+    let made = network.execute(&[Array::F32(vec![1.0, -1.0])]).unwrap();
+    let table = network.outputs[0].texts.as_ref().unwrap();
+    let said: Vec<_> = made[0].values().to_i64().into_iter().map(|at| table.get(at)).collect();
+    assert_eq!(said, [Some("dog"), Some("cat")]);
+    assert!(network.outputs[1].texts.is_none() && network.inputs[0].texts.is_none());
 }

@@ -69,7 +69,8 @@ fn dropout(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Option<Vec<Value>>> {
 fn constant(b: &Builder<'_>, call: &Call<'_>) -> Result<Value> {
     if let Some(attribute) = call.attribute("value")? {
         let tensor = attribute.tensor.as_ref().ok_or("attribute value must be a tensor")?;
-        let (spec, array) = array(tensor, call.folder, b.ledger)?;
+        let (spec, array, are_texts) = call.stored(tensor, b.ledger)?;
+        call.makes_texts.set(are_texts);
         return b.constant(spec.dims, array);
     }
     if let Some(list) = call.ints("value_ints")? {
@@ -81,10 +82,17 @@ fn constant(b: &Builder<'_>, call: &Call<'_>) -> Result<Value> {
     if let Some(number) = call.maybe_int("value_int")? {
         return b.constant(Vec::new(), Array::I64(vec![number]));
     }
-    for other in ["sparse_value", "value_string", "value_strings"] {
-        if call.attribute(other)?.is_some() {
-            return Err(unsupported(&format!("attribute {other} is")));
-        }
+    if let Some(places) = call.places("value_strings")? {
+        call.makes_texts.set(true);
+        return b.constant(vec![places.len()], Array::I64(places));
+    }
+    if call.attribute("value_string")?.is_some() {
+        call.makes_texts.set(true);
+        let place = call.place(call.text("value_string", "")?)?;
+        return b.constant(Vec::new(), Array::I64(vec![place]));
+    }
+    if call.attribute("sparse_value")?.is_some() {
+        return Err(unsupported("attribute sparse_value is"));
     }
     match call.maybe_float("value_float")? {
         Some(number) => b.constant(Vec::new(), Array::F32(vec![number as f32])),

@@ -5,7 +5,7 @@ use super::forest::{lookup, numbers_of};
 use crate::onnx::fault::{Result, beyond};
 use crate::onnx::general::call::{Call, one};
 use crate::onnx::general::operators::places::indexed::parts_at;
-use crate::onnx::general::stored::array;
+use crate::onnx::general::texts::UNUSED;
 use crate::tensors::axes::size;
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
@@ -152,24 +152,51 @@ fn picked(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     parts_at(b, &x, &places, last)
 }
 
-/// Keys or values of a table of integers or floats; texts are refused.
-fn entries(
-    b: &Builder<'_>,
-    call: &Call<'_>,
-    [ints, floats, texts, tensor]: [&'static str; 4],
-) -> Result<Array> {
-    if call.texts(texts)?.is_some() {
-        return Err(beyond(&format!("attribute {texts}: tensors cannot hold texts")));
+/// Keys or values of a table.
+struct Entries {
+    array: Array,
+    /// The numbers are places of texts.
+    are_texts: bool,
+}
+
+impl Entries {
+    fn of(
+        b: &Builder<'_>,
+        call: &Call<'_>,
+        [ints, floats, texts, tensor]: [&'static str; 4],
+    ) -> Result<Self> {
+        if let Some(attribute) = call.attribute(tensor)? {
+            let held = attribute.tensor.as_ref();
+            let held = held.ok_or_else(|| format!("attribute {tensor} must be a tensor"))?;
+            let (_, array, are_texts) = call.stored(held, b.ledger)?;
+            return Ok(Self { array, are_texts });
+        }
+        let (array, are_texts) = match (call.ints(ints)?, call.floats(floats)?, call.places(texts)?)
+        {
+            (Some(list), None, None) => (Array::I64(list.to_vec()), false),
+            (None, Some(list), None) => (Array::F32(list.to_vec()), false),
+            (None, None, Some(places)) => (Array::I64(places), true),
+            _ => {
+                let why =
+                    format!("one of the attributes {ints}, {floats} and {texts} must be there");
+                return Err(why);
+            }
+        };
+        Ok(Self { array, are_texts })
     }
-    if let Some(attribute) = call.attribute(tensor)? {
-        let held = attribute.tensor.as_ref();
-        let held = held.ok_or_else(|| format!("attribute {tensor} must be a tensor"))?;
-        return Ok(array(held, call.folder, b.ledger)?.1);
-    }
-    match (call.ints(ints)?, call.floats(floats)?) {
-        (Some(list), None) => Ok(Array::I64(list.to_vec())),
-        (None, Some(list)) => Ok(Array::F32(list.to_vec())),
-        _ => Err(format!("one of the attributes {ints} and {floats} must be there")),
+
+    /// Keys and values of a node.
+    fn both(b: &Builder<'_>, call: &Call<'_>) -> Result<[Self; 2]> {
+        // Version 1 has one list: texts become their numbers in it, and numbers the texts.
+        if let Some(classes) = call.places("classes_strings")? {
+            let numbers = Array::I64((0..classes.len() as i64).collect());
+            let numbers = Self { array: numbers, are_texts: false };
+            let texts = Self { array: Array::I64(classes), are_texts: true };
+            return Ok(if call.is_text(0) { [texts, numbers] } else { [numbers, texts] });
+        }
+        let keys = ["keys_int64s", "keys_floats", "keys_strings", "keys_tensor"];
+        let values = ["values_int64s", "values_floats", "values_strings", "values_tensor"];
+        Ok([Self::of(b, call, keys)?, Self::of(b, call, values)?])
     }
 }
 
@@ -178,13 +205,13 @@ const MAX_KEYS: usize = 1 << 16;
 
 /// The value of each key, the last of equals. NaN is a key like others.
 fn encoded(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
-    if call.texts("classes_strings")?.is_some() {
-        return Err(beyond("attribute classes_strings: tensors cannot hold texts"));
-    }
-    let keys = entries(b, call, ["keys_int64s", "keys_floats", "keys_strings", "keys_tensor"])?;
-    let values =
-        entries(b, call, ["values_int64s", "values_floats", "values_strings", "values_tensor"])?;
+    let [Entries { array: keys, are_texts: of_texts }, values] = Entries::both(b, call)?;
     let x = call.get(0)?;
+    if of_texts != call.is_text(0) {
+        return Err("keys must be texts if the input is of texts, and only then".into());
+    }
+    let Entries { array: values, are_texts } = values;
+    call.makes_texts.set(are_texts);
     if keys.len() > MAX_KEYS {
         return Err(beyond(&format!("{} keys: have at most {MAX_KEYS}", keys.len())));
     }
@@ -198,7 +225,7 @@ fn encoded(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
             x.spec
         ));
     }
-    let default = default_value(b, call, values.element())?;
+    let default = default_value(b, call, values.element(), are_texts)?;
     let count = keys.len();
     let keys = b.constant(vec![count], keys)?;
     let column = b.reshape(x, [x.dims(), &[1]].concat())?;
@@ -222,13 +249,24 @@ fn encoded(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
 }
 
 /// Value of everything that is not a key.
-fn default_value(b: &Builder<'_>, call: &Call<'_>, element: Element) -> Result<Value> {
-    call.text("default_string", "")?;
+fn default_value(
+    b: &Builder<'_>,
+    call: &Call<'_>,
+    element: Element,
+    are_texts: bool,
+) -> Result<Value> {
+    let text = call.text("default_string", UNUSED)?;
     let (int, float) = (call.int("default_int64", -1)?, call.float("default_float", -0.0)?);
     if let Some(attribute) = call.attribute("default_tensor")? {
         let held = attribute.tensor.as_ref().ok_or("attribute default_tensor must be a tensor")?;
-        let (_, array) = array(held, call.folder, b.ledger)?;
+        let (_, array, is_text) = call.stored(held, b.ledger)?;
+        if is_text != are_texts {
+            return Err("attribute default_tensor must be of the type of the values".into());
+        }
         return b.constant(vec![array.len()], array);
+    }
+    if are_texts {
+        return b.whole(Vec::new(), vec![call.place(text)?]);
     }
     if element.is_float() {
         return numbers_of(b, Vec::new(), vec![float], element);
@@ -239,13 +277,14 @@ fn default_value(b: &Builder<'_>, call: &Call<'_>, element: Element) -> Result<V
 /// A column for each category: 1 where it is.
 fn one_hot(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     call.flag("zeros", true)?; // others are zeros, as a device cannot refuse them
-    if call.texts("cats_strings")?.is_some() {
-        return Err(beyond("attribute cats_strings: tensors cannot hold texts"));
-    }
-    let categories = call.ints("cats_int64s")?.unwrap_or_default();
+    let categories = match (call.places("cats_strings")?, call.ints("cats_int64s")?) {
+        (Some(places), None) if call.is_text(0) => places,
+        (None, numbers) if !call.is_text(0) => numbers.unwrap_or_default().to_vec(),
+        _ => return Err("categories must be texts if the input is of texts, and only then".into()),
+    };
     let x = call.get(0)?;
     let column = b.reshape(x, [x.dims(), &[1]].concat())?;
-    let categories = b.whole(vec![categories.len()], categories.to_vec())?;
+    let categories = b.whole(vec![categories.len()], categories)?;
     let domain = if x.element().is_float() { Domain::F64 } else { Domain::I64 };
     b.map_in(domain, Element::F32, &[&column, &categories], |w| {
         let (x, category) = (w.input(0), w.input(1));

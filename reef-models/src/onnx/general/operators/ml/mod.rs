@@ -3,7 +3,7 @@
 //!
 //! A forest is tables of its nodes. All trees of all rows go down one level at a time by lookups,
 //! so that a forest is as many operations as its deepest tree has levels, whatever their number.
-//! Scores of classes and their labels follow ONNX Runtime.
+//! Scores of classes and their labels follow ONNX Runtime. Texts are their places in a list.
 
 mod columns;
 mod ensemble;

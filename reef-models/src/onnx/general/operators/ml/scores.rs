@@ -1,7 +1,7 @@
 //! Scores of classes: what is made of them at last, and the label of the best.
 
 use super::forest::{lookup, numbers_of};
-use crate::onnx::fault::{Result, beyond};
+use crate::onnx::fault::Result;
 use crate::onnx::general::call::Call;
 use crate::tensors::builder::Builder;
 use crate::tensors::expressions::Writer;
@@ -96,34 +96,24 @@ fn probit(w: &mut Writer, x: usize) -> usize {
     w.mul(factor, signed)
 }
 
-/// Labels of classes.
+/// Labels of classes: numbers, or places of texts.
 pub(super) struct Labels {
-    /// `None` if they are texts.
-    numbers: Option<Vec<i64>>,
+    numbers: Vec<i64>,
     pub(super) count: usize,
 }
 
 impl Labels {
-    /// Reads them; texts are refused if the label is used.
     pub(super) fn of(call: &Call<'_>, ints: &'static str) -> Result<Self> {
-        let texts = call.texts("classlabels_strings")?.unwrap_or_default();
+        let texts = call.places("classlabels_strings")?.unwrap_or_default();
         let numbers = call.ints(ints)?.unwrap_or_default().to_vec();
-        if !texts.is_empty() && numbers.is_empty() {
-            if call.wants(0) {
-                return Err(beyond(
-                    "labels are texts (classlabels_strings), which tensors cannot hold: \
-                            export with labels that are integers",
-                ));
-            }
-            return Ok(Self { numbers: None, count: texts.len() });
-        }
-        Ok(Self { count: numbers.len(), numbers: Some(numbers) })
+        call.makes_texts.set(numbers.is_empty() && !texts.is_empty());
+        let numbers = if numbers.is_empty() { texts } else { numbers };
+        Ok(Self { count: numbers.len(), numbers })
     }
 
     /// The label of each number of a class.
     pub(super) fn at(&self, b: &mut Builder<'_>, number: &Value) -> Result<Value> {
-        let Some(labels) = &self.numbers else { return Ok(number.clone()) };
-        let table = b.whole(vec![labels.len()], labels.clone())?;
+        let table = b.whole(vec![self.count], self.numbers.clone())?;
         lookup(b, &table, number, 1)
     }
 

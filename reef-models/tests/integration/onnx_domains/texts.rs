@@ -1,0 +1,183 @@
+//! Texts: labels, and what encodes them. Tensors hold their places in the file's list.
+
+use super::{network, numbers, outputs};
+use crate::handmade::{
+    floats, graph, int, ints, node, node_in, open, stored, stored_texts, text, texts,
+};
+use reef_models::kinds::TensorModel;
+use reef_op::tensor::{Array, Element};
+
+const ML: &str = "ai.onnx.ml";
+const FLOAT: i64 = 1;
+const INT64: i64 = 7;
+const STRING: i64 = 8;
+
+/// A node between `x` and `y`.
+fn one_node(op: &str, [from, to]: [i64; 2], attributes: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    vec![
+        node_in(ML, op, &["x"], &["y"], attributes),
+        open(11, "x", from, &["n"]),
+        open(12, "y", to, &[]),
+    ]
+}
+
+/// Places of texts for the only input of a network.
+fn places(network: &TensorModel, given: &[&str]) -> Array {
+    let table = network.inputs[0].texts.as_ref().expect("an input of texts");
+    Array::I64(given.iter().map(|text| table.place(text)).collect())
+}
+
+/// Texts of the first output.
+fn said(network: &TensorModel, input: Array) -> Vec<String> {
+    let table = network.outputs[0].texts.clone().expect("an output of texts");
+    let made = network.execute(&[input]).unwrap()[0].values().to_i64();
+    made.into_iter().map(|place| table.get(place).expect("a known text").to_owned()).collect()
+}
+
+/// Texts of the first output for one row of singles.
+fn of_row(parts: &[Vec<u8>], row: &[f32]) -> Vec<String> {
+    let network = network(parts, &[("x", &[1, row.len()])]).unwrap_or_else(|why| panic!("{why}"));
+    said(&network, Array::F32(row.to_vec()))
+}
+
+#[track_caller]
+fn refused(parts: &[Vec<u8>], why: &str) {
+    let error = network(parts, &[("x", &[2])]).unwrap_err();
+    assert!(error.contains(why), "{error}");
+}
+
+#[test]
+fn texts_become_numbers_by_a_table() {
+    let table = [
+        texts("keys_strings", &["red", "green", "blue", "red"]),
+        floats("values_floats", &[1.0, 2.0, 3.0, 4.0]),
+    ];
+    let network = network(&one_node("LabelEncoder", [STRING, FLOAT], &table), &[("x", &[4])]);
+    let network = network.unwrap();
+    assert_eq!(network.inputs[0].spec.element, Element::I64);
+    let made = network.execute(&[places(&network, &["blue", "red", "black", "green"])]).unwrap();
+    assert_eq!(made, [Array::F32(vec![3.0, 4.0, -0.0, 2.0])]);
+    assert!(network.outputs[0].texts.is_none());
+}
+
+#[test]
+fn numbers_become_texts_by_a_table() {
+    let keys = ints("keys_int64s", &[3, 5]);
+    let values = texts("values_strings", &["three", "five"]);
+    for (default, other) in [(vec![], "_Unused"), (vec![text("default_string", "none")], "none")] {
+        let table = [vec![keys.clone(), values.clone()], default].concat();
+        let network = network(&one_node("LabelEncoder", [INT64, STRING], &table), &[("x", &[3])]);
+        assert_eq!(said(&network.unwrap(), Array::I64(vec![5, 4, 3])), ["five", other, "three"]);
+    }
+}
+
+#[test]
+fn texts_become_texts_and_lists_of_classes_go_both_ways() {
+    let table = [texts("keys_strings", &["a", "b"]), texts("values_strings", &["b", "c"])];
+    let made = network(&one_node("LabelEncoder", [STRING, STRING], &table), &[("x", &[3])]);
+    let made = made.unwrap();
+    assert_eq!(said(&made, places(&made, &["b", "a", "x"])), ["c", "b", "_Unused"]);
+    let classes = [texts("classes_strings", &["a", "b"])];
+    let made = network(&one_node("LabelEncoder", [INT64, STRING], &classes), &[("x", &[3])]);
+    assert_eq!(said(&made.unwrap(), Array::I64(vec![1, 0, 2])), ["b", "a", "_Unused"]);
+    let made = network(&one_node("LabelEncoder", [STRING, INT64], &classes), &[("x", &[3])]);
+    let made = made.unwrap();
+    let numbers = made.execute(&[places(&made, &["b", "x", "a"])]).unwrap();
+    assert_eq!(numbers, [Array::I64(vec![1, -1, 0])]);
+}
+
+#[test]
+fn texts_become_columns() {
+    let categories = [texts("cats_strings", &["a", "b"])];
+    let network = network(&one_node("OneHotEncoder", [STRING, FLOAT], &categories), &[("x", &[3])]);
+    let network = network.unwrap();
+    let made = network.execute(&[places(&network, &["b", "x", "a"])]).unwrap();
+    assert_eq!(made, [Array::F32(vec![0.0, 1.0, 0.0, 0.0, 1.0, 0.0])]);
+}
+
+/// As converters of other classifiers write them: the label is picked from a tensor of texts.
+#[test]
+fn labels_are_picked_from_stored_texts() {
+    let parts = |labels: Vec<u8>| {
+        vec![
+            labels,
+            node("ArgMax", &["x"], "best", &[int("axis", 1), int("keepdims", 0)]),
+            node_in(ML, "ArrayFeatureExtractor", &["labels", "best"], &["picked"], &[]),
+            numbers("flat", &[-1]),
+            node("Reshape", &["picked", "flat"], "y", &[]),
+            open(11, "x", FLOAT, &["1", "3"]),
+            open(12, "y", STRING, &["n"]),
+        ]
+    };
+    let stored = parts(stored_texts("labels", &[3], &["a", "b", "ä"]));
+    assert_eq!(of_row(&stored, &[0.1, 0.2, 0.3]), ["ä"]);
+    let made = node("Constant", &[], "labels", &[texts("value_strings", &["a", "b", "c"])]);
+    assert_eq!(of_row(&parts(made), &[0.3, 0.2, 0.1]), ["a"]);
+}
+
+#[test]
+fn linear_classifiers_may_have_texts_as_labels() {
+    let attributes = [
+        floats("coefficients", &[1.0, -1.0]),
+        floats("intercepts", &[0.0]),
+        texts("classlabels_strings", &["no", "yes"]),
+    ];
+    let parts = [
+        node_in(ML, "LinearClassifier", &["x"], &["label", "scores"], &attributes),
+        node_in(
+            ML,
+            "ZipMap",
+            &["scores"],
+            &["map"],
+            &[texts("classlabels_strings", &["no", "yes"])],
+        ),
+        open(11, "x", FLOAT, &["n", "2"]),
+        open(12, "label", STRING, &["n"]),
+        open(12, "map", 0, &[]),
+    ];
+    assert_eq!(of_row(&parts, &[1.0, 0.0]), ["yes"]);
+    assert_eq!(of_row(&parts, &[0.0, 1.0]), ["no"]);
+}
+
+#[test]
+fn texts_are_not_taken_for_numbers() {
+    let ends = [open(11, "x", STRING, &["2"]), open(12, "y", FLOAT, &[])];
+    let with = |nodes: &[Vec<u8>]| [nodes, &ends[..]].concat();
+    refused(&with(&[node("Cast", &["x"], "y", &[int("to", 1)])]), "texts as operand 0 of Cast");
+    let pair = [ints("keys_int64s", &[1]), ints("values_int64s", &[2])];
+    let keys = with(&[node_in(ML, "LabelEncoder", &["x"], &["y"], &pair)]);
+    refused(&keys, "keys must be texts if the input is of texts");
+    let joined = with(&[numbers("n", &[1]), node("Concat", &["n", "x"], "y", &[int("axis", 0)])]);
+    refused(&joined, "texts as operand 1 of Concat");
+    let listed = with(&[node("SequenceConstruct", &["x"], "y", &[])]);
+    refused(&listed, "\"x\" is of texts, which no graph within another can take or give");
+    let branch =
+        |name| graph(name, &[node("Identity", &["x"], "z", &[]), open(12, "z", STRING, &[])]);
+    let chosen = with(&[
+        stored("is", 9, &[1], &[1]),
+        node("If", &["is"], "y", &[branch("then_branch"), branch("else_branch")]),
+    ]);
+    refused(&chosen, "\"z\" is of texts, which no graph within another can take or give");
+}
+
+/// No answer could say a text that the file does not have.
+#[test]
+fn output_of_texts_of_a_request_is_refused() {
+    let parts =
+        |node: Vec<u8>| vec![node, open(11, "x", STRING, &["2"]), open(12, "y", STRING, &[])];
+    let why = "it may hold texts of a request that the file does not have";
+    refused(&parts(node("Identity", &["x"], "y", &[])), why);
+    let mut joined = parts(node("Concat", &["w", "x"], "y", &[int("axis", 0)]));
+    joined.push(stored_texts("w", &[1], &["a"]));
+    refused(&joined, why);
+}
+
+/// Networks of one file for other sizes have the same places.
+#[test]
+fn list_of_texts_is_that_of_the_file() {
+    let parts = one_node("LabelEncoder", [INT64, STRING], &[texts("classes_strings", &["a", "b"])]);
+    let table = |rows| network(&parts, &[("x", &[rows])]).unwrap().outputs[0].texts.clone();
+    assert!(table(1).is_some() && table(1) == table(7));
+    let made = outputs(&parts, &[2], Array::I64(vec![0, 1])).remove(0);
+    assert_eq!(made, Array::I64(vec![0, 1]));
+}
