@@ -2,8 +2,9 @@
 
 use crate::error::{Error, Result};
 use reef::did_you_mean;
-use reef::models::{Extent, Port, Ports};
+use reef::models::{Extent, Port, Ports, Texts};
 use reef::tensor::Element;
+use std::sync::Arc;
 
 /// A tensor's name, type and shape, and its offset among a model's inputs or outputs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +17,8 @@ pub(crate) struct TensorInfo {
     pub(crate) offset: usize,
     /// Set if data decide one of its sizes; that of `shape` is an upper bound then.
     pub(crate) bound: Option<SizeBound>,
+    /// Set if its numbers are places of texts in this list: clients see the texts.
+    pub(crate) texts: Option<Arc<Texts>>,
 }
 
 /// Size of a tensor that data decide.
@@ -45,6 +48,7 @@ impl TensorInfos {
                 (Extent::Bounded { axis, .. }, Some(offset)) => Some(SizeBound { axis, offset }),
                 _ => None,
             },
+            texts: port.texts.clone(),
         };
         Self { each: ports.iter().map(info).collect(), bytes: ports.bytes() }
     }
@@ -122,6 +126,11 @@ impl TensorInfo {
         shape
     }
 
+    /// Returns the type of its numbers for clients; `None` if they see texts.
+    pub(crate) fn wire_element(&self) -> Option<Element> {
+        self.element.filter(|_| self.texts.is_none())
+    }
+
     /// Bytes of an element; 0 for texts, each of which has a length of its own.
     fn element_bytes(&self) -> usize {
         self.element.map_or(0, Element::bytes)
@@ -129,12 +138,12 @@ impl TensorInfo {
 
     /// Returns the protocol's name of its type.
     pub(crate) fn datatype(&self) -> &'static str {
-        self.element.map_or(TEXTS, datatype)
+        self.wire_element().map_or(TEXTS, datatype)
     }
 
     /// Returns the protocol's name of its type in configurations.
     pub(crate) fn config_type(&self) -> String {
-        let name = self.element.map_or("STRING", datatype);
+        let name = self.wire_element().map_or("STRING", datatype);
         format!("TYPE_{name}")
     }
 
@@ -157,7 +166,7 @@ impl TensorInfo {
     ///
     /// `Invalid`, with both numbers.
     pub(crate) fn check_data(&self, bytes: &[u8]) -> Result<()> {
-        if self.element.is_some() {
+        if self.wire_element().is_some() {
             return self.check_bytes(bytes.len());
         }
         let (name, want) = (&self.name, self.elements());
@@ -265,6 +274,29 @@ pub(crate) fn push_text(bytes: &mut Vec<u8>, text: &[u8]) {
     let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
     bytes.extend(length.to_le_bytes());
     bytes.extend(&text[..length as usize]);
+}
+
+/// Returns the places in `list` of `count` texts of a tensor's bytes.
+pub(crate) fn to_places(list: &Texts, mut bytes: &[u8], count: usize) -> Vec<u8> {
+    let mut places = Vec::with_capacity(count * size_of::<i64>());
+    while let Some((text, rest)) = split_text(bytes) {
+        let place = match std::str::from_utf8(text) {
+            Ok(text) => list.place(text),
+            Err(_) => list.all().len() as i64, // as all texts that are not in the list
+        };
+        places.extend(place.to_le_bytes());
+        bytes = rest;
+    }
+    places
+}
+
+/// Returns the texts at places in `list` as a tensor's bytes. An unknown one is empty.
+pub(crate) fn from_places(list: &Texts, places: &[u8]) -> Vec<u8> {
+    let (places, _) = places.as_chunks::<8>();
+    let text = |&place: &[u8; 8]| list.get(i64::from_le_bytes(place)).unwrap_or_default();
+    let mut bytes = Vec::with_capacity(places.iter().map(|place| 4 + text(place).len()).sum());
+    places.iter().for_each(|place| push_text(&mut bytes, text(place).as_bytes()));
+    bytes
 }
 
 /// Returns the type with this name in the protocol.

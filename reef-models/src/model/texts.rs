@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 pub struct Texts {
     all: Vec<String>,
     places: BTreeMap<String, usize>,
+    /// Bytes of the longest one.
+    longest: usize,
 }
 
 impl Texts {
@@ -20,6 +22,11 @@ impl Texts {
     /// The text at a place; `None` if it stands for an unknown one.
     pub fn get(&self, place: i64) -> Option<&str> {
         Some(self.all.get(usize::try_from(place).ok()?)?)
+    }
+
+    /// Bytes of the longest text.
+    pub fn longest(&self) -> usize {
+        self.longest
     }
 
     /// The place of a text. One that is not in the list has the place behind the last one.
@@ -38,6 +45,7 @@ impl Texts {
         if !self.places.contains_key(text) {
             self.places.insert(text.into(), self.all.len());
             self.all.push(text.into());
+            self.longest = self.longest.max(text.len());
         }
     }
 }
@@ -49,9 +57,9 @@ mod tests {
     #[test]
     fn text_has_one_place_and_unknown_ones_share_the_last() {
         let mut texts = Texts::default();
-        ["b", "a", "b", ""].iter().for_each(|text| texts.add(text));
-        assert_eq!(texts.all(), ["b", "a", ""]);
-        assert_eq!(["a", "", "c"].map(|text| texts.place(text)), [1, 2, 3]);
+        ["b", "ä", "b", ""].iter().for_each(|text| texts.add(text));
+        assert_eq!((texts.all(), texts.longest()), (&["b", "ä", ""].map(String::from)[..], 2));
+        assert_eq!(["ä", "", "c"].map(|text| texts.place(text)), [1, 2, 3]);
         assert_eq!([0, 3, -1].map(|place| texts.get(place)), [Some("b"), None, None]);
     }
 }

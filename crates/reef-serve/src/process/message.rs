@@ -226,7 +226,7 @@ impl Declared {
                 "a shape must have at most {MAX_RANK} sizes from -1, got {shown:?}"
             )));
         }
-        Ok(TensorInfo { name, element, shape, offset: 0, bound: None })
+        Ok(TensorInfo { name, element, shape, offset: 0, bound: None, texts: None })
     }
 }
 

@@ -50,13 +50,13 @@ pub(super) fn config(
     let model = registry.get(&request.name, &request.version)?;
     let input = |info: &TensorInfo| ModelInput {
         name: info.name.clone(),
-        data_type: data_type(info.element).into(),
+        data_type: data_type(info.wire_element()).into(),
         format: model_input::Format::None.into(), // images are NCHW, with the batch
         dims: model.dims(info).to_vec(),
     };
     let output = |info: &TensorInfo| ModelOutput {
         name: info.name.clone(),
-        data_type: data_type(info.element).into(),
+        data_type: data_type(info.wire_element()).into(),
         dims: model.dims(info).to_vec(),
     };
     let instances = model.spec.instances;
@@ -91,7 +91,7 @@ fn sequences(model: &LoadedModel, spec: &StateSpec) -> ModelSequenceBatching {
     let tensors = model.sequences.iter().flat_map(|sequences| &sequences.tensors);
     let one = |(pair, tensor): (&StatePair, &StateTensor)| {
         let info = &model.inputs.each[tensor.input];
-        let data_type = data_type(info.element).into();
+        let data_type = data_type(info.wire_element()).into();
         let dims = tensor.first.clone();
         State {
             input_name: pair.input.clone(),

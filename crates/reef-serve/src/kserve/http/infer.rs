@@ -42,7 +42,7 @@ const TEXT_FACTOR: u64 = 2;
 /// Returns the maximum bytes of JSON for a byte of numbers: `-1.1754944e-38,` is a float, `false,`
 /// a boolean.
 pub(super) fn text_per_byte(info: &TensorInfo) -> u64 {
-    match info.element {
+    match info.wire_element() {
         None => 6, // `\u0001`
         Some(element) if element.bytes() < 4 => 7,
         Some(_) => 4,

@@ -88,6 +88,7 @@ mod tests {
             shape: shape.into(),
             offset: 0,
             bound: None,
+            texts: None,
         };
         let rows = info(&[2, 3], Element::F32);
         let bytes = crate::tensor::to_bytes(&[0.5, 2.0, -1.0, 3.0, 3.0, f32::NAN.copysign(-1.0)]);

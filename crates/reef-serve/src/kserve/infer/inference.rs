@@ -1,7 +1,9 @@
 //! Execution of a request, from its check to its answer.
 
 use super::request::{InferRequest, InputTensor, RequestedOutput, TensorData};
-use super::response::{InferResponse, ResponseOutput, named_twice, response_outputs};
+use super::response::{
+    InferResponse, ResponseOutput, named_twice, response_outputs, texts_in_region,
+};
 use super::sequence::SequenceStep;
 use crate::class::Priority;
 use crate::engine::node::Node;
@@ -18,7 +20,7 @@ use crate::requests::region_memory::RegionSlice;
 use crate::server::{Inference, Server};
 use crate::tenants::claims::stated_rate;
 use crate::tenants::tenant::Tenant;
-use crate::tensor::TensorInfo;
+use crate::tensor::{TensorInfo, to_places};
 use reef::Account;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -59,7 +61,9 @@ impl Server {
                 self.variant(&model, &tenant, shapes, arrived, timeout).await?
             }
         };
-        let inputs = self.inputs(peer, &variant, request.inputs)?;
+        let charge = request.charge.clone();
+        let inputs = self.encode_texts(peer, &variant, request.inputs, charge).await?;
+        let inputs = self.inputs(peer, &variant, inputs)?;
         answered
             .iter_mut()
             .for_each(|output| output.set_shape(&variant.outputs.each[output.index]));
@@ -161,8 +165,11 @@ impl Server {
         variant: Arc<Variant>,
         charge: Option<Charge>,
     ) -> Result<Vec<ResponseOutput>> {
-        let sorted = answered.iter().zip(&made).filter(|(output, _)| output.classes.is_some());
-        let bytes = sorted.map(|(_, bytes)| bytes.len()).sum();
+        let is_converted = |output: &ResponseOutput| {
+            output.classes.is_some() || variant.outputs.each[output.index].texts.is_some()
+        };
+        let converted = answered.iter().zip(&made).filter(|(output, _)| is_converted(output));
+        let bytes = converted.map(|(_, bytes)| bytes.len()).sum();
         let work = move || {
             for (output, bytes) in answered.iter_mut().zip(made) {
                 output.set(&variant.outputs.each[output.index], bytes);
@@ -209,6 +216,48 @@ impl Server {
         }
         self.check_part(peer, part)?;
         self.slice(peer, &RegionPart { bytes: want as u64, ..part.clone() }, want)
+    }
+
+    /// Replaces texts of inputs by their places, which the model takes.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` for another type, shape or number of texts; `Unimplemented` for texts in a region.
+    async fn encode_texts(
+        &self,
+        peer: &Peer,
+        variant: &Arc<Variant>,
+        mut inputs: Vec<InputTensor>,
+        charge: Option<Charge>,
+    ) -> Result<Vec<InputTensor>> {
+        let (mut bytes, mut has_texts) = (0, false);
+        for input in &inputs {
+            let info = &variant.inputs.each[variant.inputs.find(&input.name)?];
+            if info.texts.is_none() {
+                continue;
+            }
+            info.check(&input.datatype, &input.shape)?;
+            let TensorData::Bytes(given) = &input.from else {
+                return Err(texts_in_region(&input.name));
+            };
+            charge.iter().try_for_each(|charge| charge.add(info.bytes() as u64))?;
+            (bytes, has_texts) = (bytes + given.len(), true);
+        }
+        if !has_texts {
+            return Ok(inputs);
+        }
+        let variant = variant.clone();
+        let work = move || {
+            for input in &mut inputs {
+                let info = &variant.inputs.each[variant.inputs.find(&input.name)?];
+                if let (TensorData::Bytes(bytes), Some(list)) = (&mut input.from, &info.texts) {
+                    info.check_data(bytes)?;
+                    *bytes = to_places(list, bytes, info.elements()).into();
+                }
+            }
+            Ok(inputs)
+        };
+        self.workers.run(&peer.principal, charge, bytes, work).await
     }
 
     /// Binds all inputs of the model, each once.
@@ -301,7 +350,7 @@ impl InputTensor {
         let info = TensorInfo { shape: self.shape.clone(), ..info.clone() };
         info.check(&self.datatype, &self.shape)?;
         match &self.from {
-            TensorData::Bytes(bytes) => info.check_bytes(bytes.len()),
+            TensorData::Bytes(bytes) => info.check_data(bytes),
             TensorData::State(slice) => info.check_bytes(slice.bytes),
             TensorData::Zeros => Ok(()),
             TensorData::Region(part) => server.slice(peer, part, info.bytes()).map(drop),

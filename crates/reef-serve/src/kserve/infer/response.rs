@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::kserve::parameter::RegionPart;
 use crate::models::loaded_model::LoadedModel;
 use crate::models::shaped::variant::Variant;
-use crate::tensor::{TensorInfo, short};
+use crate::tensor::{TensorInfo, from_places, short};
 use bytes::Bytes;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ impl ResponseOutput {
 
     /// Returns its texts, if it consists of texts.
     pub(crate) fn texts(&self, info: &TensorInfo) -> Option<Vec<Cow<'_, str>>> {
-        let is_texts = self.classes.is_some() || info.element.is_none();
+        let is_texts = self.classes.is_some() || info.wire_element().is_none();
         is_texts.then(|| classes::from_bytes(&self.bytes))
     }
 
@@ -68,7 +68,13 @@ impl ResponseOutput {
 
     /// Maximum bytes that its texts take while they are created.
     pub(super) fn max_text_bytes(&self, info: &TensorInfo) -> u64 {
-        self.classes.as_ref().map_or(0, |(count, _)| classes::max_bytes(info, *count))
+        match (&self.classes, &info.texts) {
+            (Some((count, _)), _) => classes::max_bytes(info, *count),
+            (None, Some(texts)) => {
+                (info.elements() as u64).saturating_mul(4 + texts.longest() as u64)
+            }
+            (None, None) => 0,
+        }
     }
 
     pub(super) fn set(&mut self, info: &TensorInfo, bytes: Vec<u8>) {
@@ -78,9 +84,10 @@ impl ResponseOutput {
         };
         self.sized = info.bound.map(|_| info.shape_of(bytes.len()));
         self.to.iter_mut().for_each(|part| part.bytes = info.bytes() as u64); // it may be shorter
-        self.bytes = match &self.classes {
-            Some((count, _)) => classes::to_bytes(info, &bytes, *count).into(),
-            None => bytes.into(),
+        self.bytes = match (&self.classes, &info.texts) {
+            (Some((count, _)), _) => classes::to_bytes(info, &bytes, *count).into(),
+            (None, Some(texts)) => from_places(texts, &bytes).into(),
+            (None, None) => bytes.into(),
         };
     }
 }
@@ -90,6 +97,11 @@ impl InferResponse {
     pub(crate) fn tensors(&self) -> impl Iterator<Item = (&TensorInfo, &ResponseOutput)> {
         self.outputs.iter().map(|output| (&self.variant.outputs.each[output.index], output))
     }
+}
+
+/// Error of a tensor of texts in a region.
+pub(super) fn texts_in_region(name: &str) -> Error {
+    Error::Unimplemented(format!("tensor {:?}: texts in a region", short(name)))
 }
 
 /// Returns the requested outputs, without bytes, and without shapes of texts.
@@ -124,6 +136,9 @@ pub(super) fn response_outputs(
                 short(&output.name)
             );
             return Err(Error::Unimplemented(text));
+        }
+        if infos.each[index].texts.is_some() && has_region {
+            return Err(texts_in_region(&output.name));
         }
         let mut answered = one(index, output.to, output.is_binary.unwrap_or(is_binary));
         if output.classes > 0 {

@@ -111,6 +111,9 @@ impl StatePair {
             let why = format!("data must not decide about a size of output {}", from.name);
             return Err(wrong(&to.name, &why));
         }
+        if from.texts.is_some() || to.texts.is_some() {
+            return Err(wrong(&to.name, "texts cannot be kept"));
+        }
         if !fits(&from.shape, &to.shape) {
             let why = format!("output {} must fit {:?}, got {:?}", from.name, to.shape, from.shape);
             return Err(wrong(&to.name, &why));
@@ -156,6 +159,7 @@ mod tests {
             shape: shape.into(),
             offset: 0,
             bound: None,
+            texts: None,
         };
         TensorInfos { each: each.iter().map(info).collect(), bytes: 0 }
     }

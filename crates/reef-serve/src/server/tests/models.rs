@@ -1,8 +1,9 @@
 //! Models in each form in which a repository may have them.
 
+use super::shapes::handmade::{file, node_in, open, texts};
 use super::*;
 use crate::kserve::infer::request::{InferRequest, InputTensor, TensorData};
-use crate::tensor::TensorInfos;
+use crate::tensor::{TensorInfos, push_text};
 use reef::models::profile::Latencies;
 use std::path::Path;
 
@@ -279,6 +280,53 @@ fn a_network_of_tensors_keeps_its_names_and_types() {
     let best: Vec<u8> = best.bytes.chunks(8).map(|word| word[0]).collect();
     assert_eq!(best, [0; 8]);
     assert_eq!(*masked.bytes, [0, 0, 1, 0, 0, 0, 0, 1]);
+}
+
+#[test]
+fn texts_of_a_file_are_bytes_of_requests_and_answers() {
+    let fixture = Fixture::new("texts", |_| ());
+    let table = [texts("keys_strings", &["red", "grün"]), texts("values_strings", &["stop", "go"])];
+    let parts = [
+        node_in("ai.onnx.ml", "LabelEncoder", &["x"], &["y"], &table),
+        open(11, "x", 8, &["n"]),
+        open(12, "y", 8, &["n"]),
+    ];
+    fixture.file("colors/1/model.onnx", file(21, &parts));
+    fixture.load("colors").unwrap();
+    let model = fixture.server.registry.get("colors", "").unwrap();
+    let kinds = [&model.inputs.each[0], &model.outputs.each[0]];
+    assert_eq!(kinds.map(|info| (info.datatype(), &*info.shape)), [("BYTES", &[-1][..]); 2]);
+    let wire = |texts: &[&str]| {
+        let mut bytes = Vec::new();
+        texts.iter().for_each(|text| push_text(&mut bytes, text.as_bytes()));
+        bytes
+    };
+    let ask = |datatype: &str, shape: i64, bytes: Vec<u8>| {
+        let (name, datatype, from) = ("x".into(), datatype.into(), TensorData::Bytes(bytes.into()));
+        let inputs = vec![InputTensor { name, datatype, shape: vec![shape], from }];
+        let request = InferRequest { model: "colors".into(), inputs, ..InferRequest::default() };
+        block_on(fixture.server.answer(&Peer::UNKNOWN, request))
+    };
+    for (given, want) in [
+        (&["red"][..], &["stop"][..]),
+        (&["blue", "grün", "red"][..], &["_Unused", "go", "stop"][..]),
+        (&["", "\u{0}"][..], &["_Unused", "_Unused"][..]),
+    ] {
+        let answer = ask("BYTES", given.len() as i64, wire(given)).unwrap();
+        let (info, output) = answer.tensors().next().unwrap();
+        assert_eq!(output.datatype_and_shape(info), ("BYTES", &[given.len() as i64][..]));
+        assert_eq!(output.texts(info).unwrap(), want);
+        assert_eq!(*output.bytes, wire(want));
+    }
+    let not_utf8 = ask("BYTES", 1, b"\x01\0\0\0\xff".to_vec()).unwrap();
+    assert_eq!(*not_utf8.outputs[0].bytes, wire(&["_Unused"]));
+    for (datatype, shape, bytes, why) in [
+        ("INT64", 1, vec![0; 8], "tensor x: datatype must be BYTES, got \"INT64\""),
+        ("BYTES", 3, wire(&["red", "red"]), "tensor x: must have 3 texts, got 2"),
+        ("BYTES", 1, vec![9, 0, 0, 0, 1], "tensor x: each text must follow its length"),
+    ] {
+        assert_eq!(ask(datatype, shape, bytes).unwrap_err().to_string(), why);
+    }
 }
 
 /// All that `reef model list` has can be loaded by its name.
