@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use reef::Class;
 use reef::cluster::Demand;
-use reef_any::Fault;
+use reef_any::{Fault, Reason};
 use std::sync::Arc;
 
 /// Name of its hardware, clients, bytes that are promised, and the reason for which it is lost.
@@ -54,6 +54,10 @@ impl Cluster {
         let cluster = self.0.get()?;
         let loaded = py.detach(|| Ok(cluster.load(model.read()?))).map_err(raised)?;
         let ports = [PortSpec::of(loaded.inputs()), PortSpec::of(loaded.outputs())];
+        if let Some(port) = ports.iter().flatten().find(|port| port.is_text()) {
+            let text = format!("{} is of texts, which no network of a cluster has", port.name);
+            return Err(raised(Fault::new(Reason::Unsupported, text)));
+        }
         Ok(ClusterNetwork { ports: Arc::new(ports), network: Owned::new(loaded) })
     }
 

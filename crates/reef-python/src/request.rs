@@ -52,7 +52,8 @@ impl Started {
                     // SAFETY: it was made just now, and nothing else has it.
                     let bytes = unsafe { &mut *bytes_of(&array, port.bytes) };
                     read_memory(py, memory, port.offset, bytes)?;
-                    port.cut(array.into_any(), |at, size| read_memory(py, memory, at, size))
+                    let read = |at, size: &mut [u8; 8]| read_memory(py, memory, at, size);
+                    port.decoded(port.cut(array.into_any(), read)?)
                 };
                 ports.iter().map(read).collect::<PyResult<_>>()?
             }
@@ -84,6 +85,11 @@ pub(crate) fn arrays<'py>(
         let name = &port.name;
         let text =
             format!("data decide about a size of output {name}, so it is copied to the host");
+        return Err(raised(Fault::new(Reason::Unsupported, text)));
+    }
+    if let Some(port) = ports.iter().find(|port| port.is_text()) {
+        let name = &port.name;
+        let text = format!("{name} is of texts, which are arrays of NumPy alone");
         return Err(raised(Fault::new(Reason::Unsupported, text)));
     }
     let array = |port| Ok(Bound::new(py, Array::of(port, memory, keep.clone()))?.into_any());

@@ -192,6 +192,54 @@ class OpenSizes(unittest.TestCase):
             self.assertEqual(kept, [*range(4, net.SHAPES + 3), 1])
 
 
+def colors():
+    """Texts that become others by a table."""
+    node = helper.make_node(
+        "LabelEncoder",
+        ["x"],
+        ["y"],
+        domain="ai.onnx.ml",
+        keys_strings=["red", "grün"],
+        values_strings=["stop", "go"],
+    )
+    graph = helper.make_graph(
+        [node],
+        "colors",
+        [helper.make_tensor_value_info("x", TensorProto.STRING, ["n"])],
+        [helper.make_tensor_value_info("y", TensorProto.STRING, ["n"])],
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 2)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=9)
+
+
+@unittest.skipIf(onnx is None, "onnx is not installed")
+class Texts(unittest.TestCase):
+    def test_texts_go_in_and_come_out_as_arrays_of_str(self):
+        with reef.open("cpu") as device, device.real_time() as rt:
+            net = device.load(colors().SerializeToString())
+            self.assertEqual((net.inputs[0].shape, net.inputs[0].dtype), ((-1,), "str"))
+            given = ["red", "blue", "grün"]
+            for value in [np.array(given), np.array(given, dtype=object)]:
+                made = rt.run(net, value)
+                self.assertEqual(made.dtype.kind, "U")
+                self.assertEqual(made.tolist(), ["stop", "_Unused", "go"])
+            made = rt.run(net, np.array(["grün".encode(), b"\xff"]))
+            self.assertEqual(made.tolist(), ["go", "_Unused"])
+            self.assertEqual(rt.run(net, x=np.array(["red"])).tolist(), ["stop"])
+
+    def test_numbers_in_place_of_texts_are_refused(self):
+        with reef.open("cpu") as device, device.real_time() as rt:
+            net = device.load(colors().SerializeToString())
+            with self.assertRaisesRegex(reef.InvalidError, r"input x must be str \(1,\), got int64"):
+                rt.run(net, np.array([1]))
+            with self.assertRaisesRegex(reef.InvalidError, "input x must have texts, got int"):
+                rt.run(net, np.array([1], dtype=object))
+            with self.assertRaisesRegex(reef.UnsupportedError, "y is of texts"):
+                rt.run(net, np.array(["red"]), out="device")
+            with self.assertRaisesRegex(reef.UnsupportedError, "x is of texts"):
+                net.slot()
+
+
 def merged():
     """Rows with those of a cache before them if `use_cache` says so, and their sums. One of the two
     graphs gives as many rows as there are, as in decoders whose graphs an exporter has merged."""

@@ -27,6 +27,7 @@ class Port(NamedTuple):
     """An input or output of a network. Requests decide about a size of -1.
 
     `dtype` is the name of a NumPy type. A bfloat16 tensor has the bits of its numbers: `uint16`.
+    Texts are `str`: outputs are arrays of it, inputs also of objects that are str or bytes.
     """
 
     name: str
@@ -261,6 +262,45 @@ class Network:
         if where not in (None, "host", "device"):
             raise _reef.InvalidError(f'where must be "host", "device" or None, got {where!r}')
         return Slot(self._network.slot(None if where is None else where == "host"))
+
+
+class TextTable:
+    """Texts that a network knows. Its tensors hold their places."""
+
+    def __init__(self, texts: list[str]) -> None:
+        import numpy
+
+        self._all = numpy.array(texts, dtype=object)
+        self._places = {text: place for place, text in enumerate(texts)}
+
+    def texts(self, places: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, Any]:
+        """The texts at these places, which are those of an output."""
+        import numpy
+
+        return numpy.asarray(self._all[places], dtype=str)
+
+    def places(
+        self, name: str, shape: tuple[int, ...], value: Any
+    ) -> numpy.ndarray[Any, Any]:
+        """The places of an input's texts. All that are unknown have the one behind the last."""
+        import numpy
+
+        if (masks := sys.modules.get("numpy.ma")) and masks.is_masked(value):
+            raise _reef.InvalidError(f"input {name}: masked values must be filled first: call filled()")
+        array = value if isinstance(value, numpy.ndarray) else numpy.asarray(value, dtype=object)
+        if array.dtype.kind not in "OSU" or array.shape != shape:
+            raise _reef.InvalidError(
+                f"input {name} must be str {shape}, got {array.dtype} {array.shape}"
+            )
+        found = [self._place(name, text) for text in array.ravel().tolist()]
+        return numpy.array(found, dtype="int64").reshape(shape)
+
+    def _place(self, name: str, text: Any) -> int:
+        if isinstance(text, bytes):
+            text = text.decode(errors="surrogateescape")  # what is no text is unknown
+        if not isinstance(text, str):
+            raise _reef.InvalidError(f"input {name} must have texts, got {type(text).__name__}")
+        return self._places.get(text, len(self._places))
 
 
 def in_order(

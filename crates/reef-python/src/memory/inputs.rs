@@ -236,6 +236,11 @@ fn in_order<'py>(
 
 fn input<'py>(lease: &Lease, port: &PortSpec, value: &Bound<'py, PyAny>) -> PyResult<Input<'py>> {
     let py = value.py();
+    if let Some(table) = port.table(py)? {
+        let args = (&port.name, PyTuple::new(py, &port.dims)?, value);
+        let places = table.call_method1(intern!(py, "places"), args)?;
+        return Ok(Input::Numpy(places.cast_into()?));
+    }
     if let Ok(array) = value.cast::<PyUntypedArray>() {
         // Of subclasses Python knows what they mean, as a mask.
         let is_usual = value.is_exact_instance_of::<PyUntypedArray>()

@@ -1,11 +1,13 @@
 //! Inputs and outputs of a network, as Python sees them.
 
 use numpy::PyArrayDescr;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PySlice, PyTuple};
-use reef::models::{Extent, Ports};
+use pyo3::types::{PyList, PySlice, PyTuple};
+use reef::models::{Extent, Ports, Texts};
 use reef::tensor::Element;
+use std::sync::Arc;
 
 /// Name, shape and element type of an input or output. Data decide about a size of -1.
 pub(crate) type PortInfo = (String, Vec<i64>, String);
@@ -21,6 +23,9 @@ pub(crate) struct PortSpec {
     /// Axis whose size data decide, and the first byte of that size: an int64.
     pub(crate) bound: Option<(usize, usize)>,
     descr: PyOnceLock<Py<PyArrayDescr>>,
+    /// Set if its int64 are places of texts, which Python sees in their place.
+    texts: Option<Arc<Texts>>,
+    table: PyOnceLock<Py<PyAny>>,
 }
 
 impl PortSpec {
@@ -36,6 +41,8 @@ impl PortSpec {
                 Extent::Fixed | Extent::Size => None,
             },
             descr: PyOnceLock::new(),
+            texts: port.texts.clone(),
+            table: PyOnceLock::new(),
         };
         ports.iter().map(spec).collect()
     }
@@ -45,7 +52,34 @@ impl PortSpec {
         if let Some((axis, _)) = self.bound {
             dims[axis] = -1;
         }
-        (self.name.clone(), dims, self.element.to_string())
+        let kind = if self.is_text() { "str".into() } else { self.element.to_string() };
+        (self.name.clone(), dims, kind)
+    }
+
+    pub(crate) fn is_text(&self) -> bool {
+        self.texts.is_some()
+    }
+
+    /// The `TextTable` of its texts, which is made for the first request; `None` if it is of
+    /// numbers.
+    pub(crate) fn table<'py>(&self, py: Python<'py>) -> PyResult<Option<&Bound<'py, PyAny>>> {
+        let Some(texts) = &self.texts else { return Ok(None) };
+        let make = || -> PyResult<Py<PyAny>> {
+            let module = py.import(intern!(py, "reef._network"))?;
+            let texts = PyList::new(py, texts.all())?;
+            Ok(module.call_method1(intern!(py, "TextTable"), (texts,))?.unbind())
+        };
+        let made = self.table.get_or_try_init(py, make)?;
+        Ok(Some(made.bind(py)))
+    }
+
+    /// Texts at the places that an array holds; the array itself if it is of numbers.
+    pub(crate) fn decoded<'py>(&self, array: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = array.py();
+        match self.table(py)? {
+            None => Ok(array),
+            Some(table) => table.call_method1(intern!(py, "texts"), (array,)),
+        }
     }
 
     /// As much of an array as a request made, which `read` reads from a byte on.
