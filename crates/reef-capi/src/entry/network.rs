@@ -6,7 +6,7 @@ use crate::entry::types::{reef_device, reef_network, reef_network_info, reef_net
 use crate::fault::{Fault, Result};
 use crate::guard::answer;
 use crate::handles;
-use crate::status::reef_status;
+use crate::status::{REEF_UNSUPPORTED, reef_status};
 use reef::models::{Model, Scales};
 use reef::op::Tensor;
 use reef_any::{Device, Network, Turn};
@@ -61,10 +61,21 @@ fn opened(
     let some = |number: u32| (number > 0).then_some(number as usize);
     let (size, batch) = (some(options.input_size), some(options.batch));
     let model = Model::open(what).input_size(size).batch(batch).seed(options.seed).scales(scales);
-    Ok(match weights {
+    let model = match weights {
         Some(file) => model.weights(file).read()?,
         None => model.read()?,
-    })
+    };
+    refuse_texts(&model)?;
+    Ok(model)
+}
+
+/// Refuses a network whose inputs or outputs are texts: C has their places alone.
+fn refuse_texts(model: &Model) -> Result<()> {
+    let (inputs, outputs) = (model.inputs(), model.outputs());
+    let mut ports = inputs.iter().chain(outputs.iter());
+    let Some((_, port)) = ports.find(|(_, port)| port.texts.is_some()) else { return Ok(()) };
+    let text = format!("{}: {} is of texts: C has numbers alone", model.name(), port.name);
+    Err(Fault::new(REEF_UNSUPPORTED, text))
 }
 
 /// Makes another instance of the network: the same weights, memory of its own, so that a request of

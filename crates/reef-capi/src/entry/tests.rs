@@ -13,6 +13,9 @@ use crate::status::*;
 use std::ffi::CStr;
 use std::ptr::{null, null_mut};
 
+#[path = "../../../../reef-models/tests/handmade/mod.rs"]
+mod handmade;
+
 /// A function's name, and a call of it.
 type Call = (&'static str, Box<dyn Fn() -> reef_status>);
 
@@ -200,4 +203,26 @@ fn options_of_best_effort_are_refused_for_real_time() {
         reef_dispatcher_free(dispatcher);
         reef_device_free(device);
     }
+}
+
+/// C programs would take places of texts for numbers.
+#[test]
+fn network_of_texts_is_refused() {
+    use handmade::{file, node_in, open, texts};
+    let (device, mut network) = (cpu(), null_mut());
+    let table = [texts("keys_strings", &["a"]), texts("values_strings", &["b"])];
+    let parts = [
+        node_in("ai.onnx.ml", "LabelEncoder", &["x"], &["y"], &table),
+        open(11, "x", 8, &["1"]),
+        open(12, "y", 8, &["1"]),
+    ];
+    let path = std::env::temp_dir().join(format!("reef-capi-texts-{}.onnx", std::process::id()));
+    std::fs::write(&path, file(17, &parts)).unwrap();
+    let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+    // SAFETY: a string that ends with a zero byte, an open device, and a place for a handle.
+    let status = unsafe { reef_network_load(device, name.as_ptr(), null(), &mut network) };
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(status, REEF_UNSUPPORTED, "{}", message());
+    assert!(message().ends_with("x is of texts: C has numbers alone"), "{}", message());
+    reef_device_free(device);
 }
