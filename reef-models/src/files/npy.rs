@@ -61,13 +61,70 @@ pub fn to_bytes(spec: &Spec, array: &Array) -> Vec<u8> {
         _ => (spec.element, array),
     };
     let descr = TYPES.iter().find(|(_, other)| *other == element).map_or("<f4", |(name, _)| name);
-    let sizes: String = spec.dims.iter().map(|size| format!("{size},")).collect();
+    file(descr, &spec.dims, &array.to_le_bytes())
+}
+
+/// The bytes of a file with this type.
+fn file(descr: &str, dims: &[usize], values: &[u8]) -> Vec<u8> {
+    let sizes: String = dims.iter().map(|size| format!("{size},")).collect();
     let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({sizes}), }}");
     // Values begin at a multiple of 64 bytes, behind spaces and a line feed.
     let padded = (MAGIC.len() + 4 + header.len() + 1).next_multiple_of(64) - MAGIC.len() - 4;
     let header = format!("{header:<width$}\n", width = padded - 1);
-    [MAGIC, &[1, 0], &(padded as u16).to_le_bytes(), header.as_bytes(), &array.to_le_bytes()]
-        .concat()
+    [MAGIC, &[1, 0], &(padded as u16).to_le_bytes(), header.as_bytes(), values].concat()
+}
+
+/// Reads the bytes of a file of texts, which numpy calls `<U` and a number; `None` if it has
+/// numbers. `name` names it in errors.
+///
+/// # Errors
+///
+/// As [`from_bytes`].
+pub fn texts_from_bytes(
+    bytes: &[u8],
+    name: &str,
+    budget: &Budget,
+) -> Result<Option<(Vec<usize>, Vec<String>)>> {
+    let wrong = |why: String| Error::Npy { file: name.into(), why };
+    let (header, values) = split(bytes).map_err(wrong)?;
+    let (descr, dims) = fields(header).map_err(wrong)?;
+    let chars = descr.strip_prefix("<U").and_then(|chars| chars.parse().ok());
+    let Some(chars) = chars.filter(|&chars: &usize| chars > 0) else { return Ok(None) };
+    let bytes = |one: usize| dims.iter().try_fold(one, |bytes, &size| bytes.checked_mul(size));
+    if chars.checked_mul(CODE).and_then(bytes) != Some(values.len()) {
+        let len = values.len();
+        return Err(wrong(format!("{len} bytes of values for texts {dims:?} of {chars}")));
+    }
+    let charged = Ledger::new(budget).charge((values.len() as u64).saturating_mul(TEXT_FACTOR));
+    let _charge =
+        charged.map_err(|why| Error::Memory { file: name.into(), at: "values".into(), why })?;
+    let text = |codes: &[u8]| {
+        let (codes, _) = codes.as_chunks::<CODE>();
+        let chars = codes.iter().map(|&code| char::from_u32(u32::from_le_bytes(code)));
+        let text = chars.collect::<Option<String>>()?;
+        Some(text.trim_end_matches('\0').to_owned())
+    };
+    let texts = values.chunks_exact(chars * CODE).map(text).collect::<Option<_>>();
+    let texts = texts.ok_or_else(|| wrong("a text that isn't Unicode".into()))?;
+    Ok(Some((dims, texts)))
+}
+
+/// Bytes of a character in a file.
+const CODE: usize = 4;
+
+/// Bytes of a text in memory for each of the file, which may be of one character.
+const TEXT_FACTOR: u64 = 8;
+
+/// The bytes of a file of texts.
+pub fn texts_to_bytes(dims: &[usize], texts: &[&str]) -> Vec<u8> {
+    let longest = texts.iter().map(|text| text.chars().count()).max().unwrap_or_default().max(1);
+    let mut values = Vec::with_capacity(texts.len() * longest * CODE);
+    for text in texts {
+        let end = values.len() + longest * CODE;
+        values.extend(text.chars().flat_map(|char| u32::from(char).to_le_bytes()));
+        values.resize(end, 0);
+    }
+    file(&format!("<U{longest}"), dims, &values)
 }
 
 /// The header's text, and the bytes behind it.
@@ -93,13 +150,19 @@ fn split(bytes: &[u8]) -> Result<(&str, &[u8]), String> {
 
 /// Reads the type and shape in the dictionary of a header.
 fn spec(header: &str) -> Result<Spec, String> {
+    let (descr, dims) = fields(header)?;
+    let known = TYPES.iter().find(|(name, _)| *name == descr);
+    let element =
+        known.map(|(_, element)| *element).ok_or_else(|| format!("elements of type {descr:?}"))?;
+    Ok(Spec { element, dims })
+}
+
+/// As [`spec`], the type as the header calls it.
+fn fields(header: &str) -> Result<(&str, Vec<usize>), String> {
     let descr = value_after(header, "'descr':")?;
     let descr =
         descr.strip_prefix('\'').and_then(|rest| rest.split_once('\'')).map(|(name, _)| name);
     let descr = descr.ok_or("a type that is not text: records are not read")?;
-    let known = TYPES.iter().find(|(name, _)| *name == descr);
-    let element =
-        known.map(|(_, element)| *element).ok_or_else(|| format!("elements of type {descr:?}"))?;
     if !value_after(header, "'fortran_order':")?.starts_with("False") {
         return Err(
             "an array in Fortran's order: numpy.ascontiguousarray makes another of it".into()
@@ -114,7 +177,7 @@ fn spec(header: &str) -> Result<Spec, String> {
         .map(str::trim)
         .filter(|size| !size.is_empty());
     let size = |size: &str| size.parse().map_err(|_| format!("a size of {size:?}"));
-    Ok(Spec { element, dims: sizes.map(size).collect::<Result<_, String>>()? })
+    Ok((descr, sizes.map(size).collect::<Result<_, String>>()?))
 }
 
 /// Text after a key of the header.
@@ -144,6 +207,28 @@ mod tests {
             assert_eq!((bytes.len() - array.to_le_bytes().len()) % 64, 0);
             assert_eq!(read(&bytes), Ok((spec, array)));
         }
+    }
+
+    #[test]
+    fn written_texts_read_back_equal() {
+        let read = |bytes: &[u8]| texts_from_bytes(bytes, "x.npy", &Budget::default());
+        for (dims, texts) in
+            [(vec![3], vec!["a", "", "grün"]), (vec![2, 1], vec!["", ""]), (vec![0], vec![])]
+        {
+            let bytes = texts_to_bytes(&dims, &texts);
+            let texts = texts.into_iter().map(String::from).collect();
+            assert_eq!(read(&bytes).unwrap(), Some((dims, texts)));
+        }
+        let numbers =
+            to_bytes(&Spec { element: Element::F32, dims: vec![1] }, &Array::F32(vec![1.0]));
+        assert_eq!(read(&numbers).unwrap(), None);
+        let good = texts_to_bytes(&[2], &["ab", "c"]);
+        let why = read(&good[..good.len() - 1]).unwrap_err().to_string();
+        assert_eq!(why, "x.npy: 15 bytes of values for texts [2] of 2");
+        let mut broken = good.clone();
+        broken[good.len() - 8..].fill(0xff);
+        let why = read(&broken).unwrap_err().to_string();
+        assert_eq!(why, "x.npy: a text that isn't Unicode");
     }
 
     #[test]

@@ -189,6 +189,37 @@ fn arrays_go_in_and_come_out_by_name() {
     assert!(error.ends_with("input \"z\": the network has no such input or size"), "{error}");
 }
 
+#[test]
+fn texts_go_in_and_come_out_as_texts() {
+    use crate::handmade::{file, node_in, open, texts};
+    use reef::models::{Budget, npy::texts_from_bytes, npy::texts_to_bytes};
+    let folder = Folder::new("run-texts");
+    let table = [texts("keys_strings", &["red"]), texts("values_strings", &["stop"])];
+    let parts = [
+        node_in("ai.onnx.ml", "LabelEncoder", &["x"], &["y"], &table),
+        open(11, "x", 8, &["n"]),
+        open(12, "y", 8, &["n"]),
+    ];
+    let model = folder.file("colors.onnx", file(17, &parts));
+    let x = folder.file("x.npy", texts_to_bytes(&[2], &["red", "blue"]));
+    let out = folder.path("out");
+    let said = prints(&["run", &model, &format!("x={x}"), "--out", &out]);
+    assert!(said.contains("y: str[2] in "), "{said}");
+    let written = std::fs::read(format!("{out}/y.npy")).expect("it was written");
+    let made = texts_from_bytes(&written, "y.npy", &Budget::default());
+    let (dims, made) = made.expect("a file of numpy").expect("texts");
+    assert_eq!((dims, made), (vec![2], vec!["stop".to_owned(), "_Unused".to_owned()]));
+    let said = prints(&["model", "show", &model]);
+    assert!(said.contains("str") && !said.contains("int64"), "{said}");
+    let numbers = folder.file("numbers.npy", npy("(1,)", &[0.0]));
+    let error = refuses(&["run", &model, &format!("x={numbers}")]);
+    assert!(error.ends_with("input x: must be of texts, got numbers"), "{error}");
+    let sums = folder.file("two.onnx", two_outputs());
+    let x = folder.file("row.npy", texts_to_bytes(&[1, 3], &["a", "b", "c"]));
+    let error = refuses(&["run", &sums, &format!("x={x}")]);
+    assert!(error.ends_with("input x: must be of numbers, got texts"), "{error}");
+}
+
 /// An option that does nothing is a mistake of the caller.
 #[test]
 fn options_of_images_are_refused_with_arrays() {

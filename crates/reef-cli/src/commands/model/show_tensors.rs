@@ -18,7 +18,7 @@ pub(crate) fn show(what: &str, model: &TensorModel, as_json: bool) -> Result<()>
     for (what, all) in [("input", &model.inputs), ("output", &model.outputs)] {
         for port in all.iter().filter(|port| port.extent != Extent::Size) {
             let shape = format!("{:?}", sizes(port));
-            ports.add_row([what, &port.name, port.spec.element.name(), &shape]);
+            ports.add_row([what, &port.name, kind(port), &shape]);
         }
     }
     print(ports)?;
@@ -62,7 +62,12 @@ fn ports(ports: &[Port]) -> Vec<Value> {
 }
 
 fn port(port: &Port) -> Value {
-    json!({ "name": port.name, "type": port.spec.element.name(), "shape": sizes(port) })
+    json!({ "name": port.name, "type": kind(port), "shape": sizes(port) })
+}
+
+/// Type of what a port takes or gives.
+fn kind(port: &Port) -> &'static str {
+    if port.texts.is_some() { "str" } else { port.spec.element.name() }
 }
 
 /// Sizes of a port; data decide about one of -1.

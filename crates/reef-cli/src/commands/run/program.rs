@@ -29,7 +29,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let (output, time) =
         reef::with_device(&args.device, Run { model: &model, brings, given: &given })??;
     let spec = Spec { element: Element::F32, dims: vec![output.len()] };
-    tensors::report(args, &[("output".into(), spec)], &[Array::F32(output)], (time, None))
+    tensors::report(args, &[("output".into(), spec, None)], &[Array::F32(output)], (time, None))
 }
 
 /// Refuses inputs that are missing, unknown, or of another type or length.

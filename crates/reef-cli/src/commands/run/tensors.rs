@@ -11,7 +11,7 @@ use crate::workload::preempted::{self, Timed, also_preempted};
 use crate::workload::stopping::Stop;
 use crate::workload::tensors::{InputArrays, outputs};
 use anyhow::{Context, Result};
-use reef::models::{Budget, Model, Network, Port, TENSOR_NAMES, Weights, npy};
+use reef::models::{Budget, Model, Network, Port, TENSOR_NAMES, Texts, Weights, npy};
 use reef::op::Operators;
 use reef::tensor::{Array, Spec};
 use reef_snapshot::Snapshot;
@@ -19,6 +19,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) fn run(args: &Args, stop: &Stop, from: Option<(Snapshot, Note)>) -> Result<()> {
@@ -26,8 +27,9 @@ pub(crate) fn run(args: &Args, stop: &Stop, from: Option<(Snapshot, Note)>) -> R
         return Err(Usage("give images, or NAME=FILE.npy and --out, not both".into()).into());
     }
     args.out.as_deref().map_or(Ok(()), check_folder)?;
-    let given = read_inputs(args)?;
+    let (mut given, texts) = read_all(args)?;
     let model = model(args, &given)?;
+    encode(&model, &mut given, &texts)?;
     let (outputs, time, preemptions) = if stop.folder.is_some() || from.is_some() {
         let inputs = Inputs::Arrays(&given);
         let run = Stoppable { args, model: &model, inputs, stop, from };
@@ -42,7 +44,7 @@ pub(crate) fn run(args: &Args, stop: &Stop, from: Option<(Snapshot, Note)>) -> R
     };
     let ports = model.outputs();
     let made = |((_, port), array): ((usize, &Port), &Array)| {
-        (port.name.clone(), port.spec_of(array.len()))
+        (port.name.clone(), port.spec_of(array.len()), port.texts.clone())
     };
     let ports: Vec<_> = ports.iter().zip(&outputs).map(made).collect();
     report(args, &ports, &outputs, (time, preemptions))
@@ -78,58 +80,110 @@ fn built(args: &Args, given: &InputArrays) -> Result<Model> {
     }
 }
 
-/// Arrays given on the command line.
-pub(super) fn read_inputs(args: &Args) -> Result<InputArrays> {
-    let mut given = InputArrays::new();
+/// Texts by the names of inputs.
+type InputTexts = BTreeMap<String, Vec<String>>;
+
+/// Values of an input.
+enum Given {
+    Numbers(Array),
+    Texts(Vec<String>),
+}
+
+/// Arrays given on the command line. Inputs of texts have zeros, until their places are known.
+fn read_all(args: &Args) -> Result<(InputArrays, InputTexts)> {
+    let (mut given, mut texts) = (InputArrays::new(), InputTexts::new());
     for text in &args.input {
-        let (name, array) = read(text)?;
+        let (name, dims, values) = read(text)?;
         if given.contains_key(&name) {
             return Err(Usage(format!("input {name}: given twice")).into());
         }
-        given.insert(name, array);
+        let array = match values {
+            Given::Numbers(array) => array,
+            Given::Texts(list) => {
+                let zeros = Array::I64(vec![0; list.len()]);
+                texts.insert(name.clone(), list);
+                zeros
+            }
+        };
+        given.insert(name, (dims, array));
     }
-    Ok(given)
+    Ok((given, texts))
+}
+
+/// As [`read_all`], of numbers alone.
+pub(super) fn read_inputs(args: &Args) -> Result<InputArrays> {
+    let (given, texts) = read_all(args)?;
+    texts.keys().next().map_or(Ok(given), |name| Err(not_numbers(name).into()))
+}
+
+fn not_numbers(name: &str) -> Usage {
+    Usage(format!("input {name}: must be of numbers, got texts"))
+}
+
+/// Puts the places of texts into arrays.
+fn encode(model: &Model, given: &mut InputArrays, texts: &InputTexts) -> Result<()> {
+    let inputs = model.inputs();
+    for (name, texts) in texts {
+        let port = inputs.iter().find(|(_, port)| port.name == *name);
+        let list = port.and_then(|(_, port)| port.texts.as_ref());
+        let list = list.ok_or_else(|| not_numbers(name))?;
+        if let Some((_, array)) = given.get_mut(name) {
+            *array = Array::I64(texts.iter().map(|text| list.place(text)).collect());
+        }
+    }
+    let is_text =
+        |name: &str| inputs.iter().any(|(_, port)| port.name == name && port.texts.is_some());
+    match given.keys().find(|name| is_text(name) && !texts.contains_key(*name)) {
+        Some(name) => Err(Usage(format!("input {name}: must be of texts, got numbers")).into()),
+        None => Ok(()),
+    }
 }
 
 /// Reads the file of `NAME=FILE.npy`.
-fn read(text: &str) -> Result<(String, (Vec<usize>, Array))> {
+fn read(text: &str) -> Result<(String, Vec<usize>, Given)> {
     let (name, file) = text
         .split_once('=')
         .ok_or_else(|| Usage(format!("input must be NAME=FILE.npy, got {text:?}")))?;
     let bytes = reef_files::read(file, reef_files::MAX_INPUT_BYTES)
         .map_err(|why| Usage(format!("input {file}: {why}")))?;
+    if let Some((dims, texts)) = npy::texts_from_bytes(&bytes, file, &Budget::default())? {
+        return Ok((name.into(), dims, Given::Texts(texts)));
+    }
     let (spec, array) = npy::from_bytes(&bytes, file, &Budget::default())?;
-    Ok((name.into(), (spec.dims, array)))
+    Ok((name.into(), spec.dims, Given::Numbers(array)))
 }
 
 /// Time of an inference, and the number of other clients' preemptions that changed nothing, if any
 /// were asked for.
 pub(super) type Timing = (Duration, Option<u64>);
 
+/// Name, type and sizes of an output; and its texts, if it holds places of these.
+pub(super) type OutputFacts = (String, Spec, Option<Arc<Texts>>);
+
 /// Writes each output to a file of its name, if a folder was named, and says what it is.
 pub(super) fn report(
     args: &Args,
-    ports: &[(String, Spec)],
+    ports: &[OutputFacts],
     outputs: &[Array],
     timing: Timing,
 ) -> Result<()> {
     let (time, preemptions) = timing;
     let mut said = Vec::new();
-    let files = file_names(ports.iter().map(|(name, _)| name.as_str()));
-    for (((name, spec), array), file) in ports.iter().zip(outputs).zip(files) {
+    let files = file_names(ports.iter().map(|(name, ..)| name.as_str()));
+    for (((name, spec, texts), array), file) in ports.iter().zip(outputs).zip(files) {
         let file = args.out.as_ref().map(|folder| folder.join(format!("{file}.npy")));
         if let Some(file) = &file {
             let folder = file.parent().unwrap_or(Path::new("."));
             fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-            let bytes = npy::to_bytes(spec, array);
-            save(file, bytes)?;
+            save(file, file_of(spec, array, texts.as_deref()))?;
         }
         let Spec { element, dims } = spec;
+        let kind = if texts.is_some() { "str" } else { element.name() };
         let place = file.as_ref().map(|file| file.display().to_string());
-        said.push(json!({ "name": name, "type": element.name(), "shape": dims, "file": place }));
+        said.push(json!({ "name": name, "type": kind, "shape": dims, "file": place }));
         if !args.json {
             let place = place.map(|place| format!(" in {place}")).unwrap_or_default();
-            print(format_args!("{name}: {spec}{place}"))?;
+            print(format_args!("{name}: {kind}{dims:?}{place}"))?;
         }
     }
     let millis = time.as_secs_f64() * 1e3;
@@ -139,6 +193,14 @@ pub(super) fn report(
     }
     print(format_args!("{millis:.2} ms"))?;
     preempted::say(preemptions)
+}
+
+/// A file of numpy with the values of an output.
+fn file_of(spec: &Spec, array: &Array, texts: Option<&Texts>) -> Vec<u8> {
+    let Some(texts) = texts else { return npy::to_bytes(spec, array) };
+    let places = array.values().to_i64();
+    let said: Vec<_> = places.iter().map(|&at| texts.get(at).unwrap_or_default()).collect();
+    npy::texts_to_bytes(&spec.dims, &said)
 }
 
 /// Names of files: letters, digits and some signs of each output's, or else its number, so that no
