@@ -11,7 +11,8 @@ impl Builder<'_> {
         if elements(&dims)? != value.spec.elements() {
             return Err(format!("{:?} can't become {dims:?}", value.dims()));
         }
-        Ok(Value { spec: Spec { dims, ..value.spec.clone() }, ..value.clone() })
+        let spec = Spec { dims, ..value.spec.clone() };
+        Ok(Value { spec, data: value.data.clone(), texts: value.texts })
     }
 
     /// Elements by places along each axis; [`NOWHERE`] is `fill`.
