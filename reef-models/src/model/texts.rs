@@ -42,7 +42,7 @@ impl Texts {
     /// Puts a text behind the others, if it is not there yet.
     #[cfg(feature = "onnx")]
     pub(crate) fn add(&mut self, text: &str) {
-        if !self.places.contains_key(text) {
+        if self.known_place(text).is_none() {
             self.places.insert(text.into(), self.all.len());
             self.all.push(text.into());
             self.longest = self.longest.max(text.len());
