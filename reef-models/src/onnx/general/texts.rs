@@ -39,7 +39,7 @@ pub(super) fn texts_of(
     functions: &[FunctionFile<'_>],
     ledger: &Ledger,
 ) -> Result<Texts> {
-    let mut found = Found { texts: Texts::default(), ledger };
+    let mut found = Search { texts: Texts::default(), ledger };
     found.graph(graph)?;
     for function in functions {
         found.nodes(&function.nodes)?;
@@ -51,12 +51,12 @@ pub(super) fn texts_of(
     Ok(found.texts)
 }
 
-struct Found<'l> {
+struct Search<'l> {
     texts: Texts,
     ledger: &'l Ledger,
 }
 
-impl Found<'_> {
+impl Search<'_> {
     fn graph(&mut self, graph: &GraphFile<'_>) -> Result<()> {
         graph.initializers.iter().try_for_each(|tensor| self.tensor(tensor))?;
         self.nodes(&graph.nodes)

@@ -84,7 +84,7 @@ fn built(args: &Args, given: &InputArrays) -> Result<Model> {
 type InputTexts = BTreeMap<String, Vec<String>>;
 
 /// Values of an input.
-enum Given {
+enum InputValues {
     Numbers(Array),
     Texts(Vec<String>),
 }
@@ -98,8 +98,8 @@ fn read_all(args: &Args) -> Result<(InputArrays, InputTexts)> {
             return Err(Usage(format!("input {name}: given twice")).into());
         }
         let array = match values {
-            Given::Numbers(array) => array,
-            Given::Texts(list) => {
+            InputValues::Numbers(array) => array,
+            InputValues::Texts(list) => {
                 let zeros = Array::I64(vec![0; list.len()]);
                 texts.insert(name.clone(), list);
                 zeros
@@ -140,17 +140,17 @@ fn encode(model: &Model, given: &mut InputArrays, texts: &InputTexts) -> Result<
 }
 
 /// Reads the file of `NAME=FILE.npy`.
-fn read(text: &str) -> Result<(String, Vec<usize>, Given)> {
+fn read(text: &str) -> Result<(String, Vec<usize>, InputValues)> {
     let (name, file) = text
         .split_once('=')
         .ok_or_else(|| Usage(format!("input must be NAME=FILE.npy, got {text:?}")))?;
     let bytes = reef_files::read(file, reef_files::MAX_INPUT_BYTES)
         .map_err(|why| Usage(format!("input {file}: {why}")))?;
     if let Some((dims, texts)) = npy::texts_from_bytes(&bytes, file, &Budget::default())? {
-        return Ok((name.into(), dims, Given::Texts(texts)));
+        return Ok((name.into(), dims, InputValues::Texts(texts)));
     }
     let (spec, array) = npy::from_bytes(&bytes, file, &Budget::default())?;
-    Ok((name.into(), spec.dims, Given::Numbers(array)))
+    Ok((name.into(), spec.dims, InputValues::Numbers(array)))
 }
 
 /// Time of an inference, and the number of other clients' preemptions that changed nothing, if any
