@@ -46,6 +46,7 @@ pub use copy::copy;
 pub use declared::{Declared, DeclaredPort, DeclaredSize, declared, input_names};
 pub use evaluate::{execute, execute_bytes};
 pub use general::stored::read_tensor;
+pub use general::texts::read_texts;
 pub use images::OPERATORS;
 pub use metadata::metadata;
 pub use opset::OPSETS;

@@ -18,5 +18,5 @@ mod readers;
 mod repeat;
 mod sequences;
 pub(super) mod stored;
-mod texts;
+pub(super) mod texts;
 pub(super) mod walk;

@@ -3,11 +3,14 @@
 //! The list is made before any node is read, so that it is the same whatever sizes inputs have.
 
 use super::stored::array;
+use crate::errors::error;
+use crate::memory::budget::Budget;
 use crate::memory::ledger::Ledger;
 use crate::model::texts::Texts;
 use crate::onnx::constant;
-use crate::onnx::fault::{Result, beyond, unsupported};
+use crate::onnx::fault::{Fault, Result, beyond, unsupported};
 use crate::onnx::file::{AttributeFile, FunctionFile, GraphFile, NodeFile, TensorFile};
+use crate::onnx::protobuf::Malformed;
 use crate::tensors::value::{TextOrigin, Value};
 use reef_op::tensor::{Array, Element, Spec};
 use std::path::Path;
@@ -109,18 +112,41 @@ pub(crate) fn numbers_or_places(
         let (spec, array) = array(tensor, folder, ledger)?;
         return Ok((spec, array, false));
     }
+    let dims = dims_of(tensor)?;
+    let _reading = ledger.charge(8 * tensor.texts.len() as u64)?;
+    let places = tensor.texts.iter().map(|text| place_of(texts, utf8(text)?));
+    let places = places.collect::<Result<_>>()?;
+    Ok((Spec { element: Element::I64, dims }, Array::I64(places), true))
+}
+
+/// Sizes of a tensor of texts, which must have as many.
+fn dims_of(tensor: &TensorFile<'_>) -> Result<Vec<usize>> {
     let dims = constant::dims(&tensor.dims)?;
     let (have, want) = (tensor.texts.len(), constant::elements(&dims)?);
-    if have != want {
-        return Err(format!("{have} values for a tensor of {dims:?}"));
-    }
-    let _reading = ledger.charge(8 * have as u64)?;
-    let mut places = Vec::with_capacity(have);
-    for text in tensor.texts.iter() {
-        let text = std::str::from_utf8(text).map_err(|_| "text that isn't UTF-8")?;
-        places.push(place_of(texts, text)?);
-    }
-    Ok((Spec { element: Element::I64, dims }, Array::I64(places), true))
+    if have == want { Ok(dims) } else { Err(format!("{have} values for a tensor of {dims:?}")) }
+}
+
+fn utf8(text: &[u8]) -> Result<&str> {
+    std::str::from_utf8(text).map_err(|_| "text that isn't UTF-8".into())
+}
+
+/// Reads a file that holds a single tensor (`TensorProto`), as ONNX's test data do, if it is of
+/// texts: its sizes and the texts.
+///
+/// # Errors
+///
+/// `Onnx` if it is none.
+pub fn read_texts(bytes: &[u8], name: &str) -> error::Result<Option<(Vec<usize>, Vec<String>)>> {
+    let ledger = Ledger::new(&Budget::default());
+    let read = TensorFile::read(bytes, &ledger).map_err(|Malformed(why)| why);
+    let read = read.and_then(|tensor| {
+        if tensor.element != STRING {
+            return Ok(None);
+        }
+        let texts = tensor.texts.iter().map(|text| utf8(text).map(String::from));
+        Ok(Some((dims_of(&tensor)?, texts.collect::<Result<Vec<_>>>()?)))
+    });
+    read.map_err(|why| Fault { at: "no tensor".into(), why }.of(name.into(), &ledger))
 }
 
 /// Operators of ONNX that move the elements of their first operand.

@@ -1,8 +1,8 @@
 //! One folder of test data.
 
 use anyhow::{Context, Result};
-use reef::models::onnx::{input_names, read_tensor};
-use reef::models::{Budget, Error, Model};
+use reef::models::onnx::{input_names, read_tensor, read_texts};
+use reef::models::{Budget, Error, Model, Port};
 use reef::tensor::{Array, Brain, Element, Spec};
 use std::collections::BTreeMap;
 use std::fs;
@@ -52,20 +52,31 @@ impl Case {
     /// Reads the network for its data.
     pub(crate) fn load(&self) -> Result<LoadedCase, Error> {
         let data = self.tensors("output").and_then(|wanted| Ok((wanted, self.tensors("input")?)));
-        let (mut wanted, tensors) = data.map_err(|why| self.refused().unwrap_or(why))?;
+        let (wanted, tensors) = data.map_err(|why| self.refused().unwrap_or(why))?;
         let names = input_names(&self.file, &Budget::default())?;
-        let given = names.into_iter().zip(&tensors).map(|((name, element), tensor)| {
-            let (spec, array) = retyped(tensor, element);
-            (name, (spec.dims, array))
-        });
-        let given: BTreeMap<_, _> = given.collect();
-        let model = Model::open(&self.file).tensors_only().values(&given).read()?;
-        for (tensor, (_, port)) in wanted.iter_mut().zip(model.outputs().iter()) {
-            *tensor = retyped(tensor, Some(port.spec.element));
+        let (mut given, mut texts) = (BTreeMap::new(), BTreeMap::new());
+        for ((name, element), tensor) in names.into_iter().zip(&tensors) {
+            let (spec, array) = retyped(&tensor.values, element);
+            texts.insert(name.clone(), tensor.texts.as_deref());
+            given.insert(name, (spec.dims, array));
         }
+        let model = Model::open(&self.file).tensors_only().values(&given).read()?;
+        let outputs = model.outputs();
+        let mut ports = outputs.iter().map(|(_, port)| port);
+        let of = |tensor: Tensor| match ports.next() {
+            None => tensor.values,
+            Some(port) => {
+                let (spec, array) = retyped(&tensor.values, Some(port.spec.element));
+                (spec, placed(port, array, tensor.texts.as_deref()))
+            }
+        };
+        let wanted = wanted.into_iter().map(of).collect();
         let why = || Error::Tensor { why: "an input without data".into() };
         let ports = model.inputs();
-        let inputs = ports.iter().map(|(_, port)| Some(given.get(&port.name)?.1.clone()));
+        let inputs = ports.iter().map(|(_, port)| {
+            let array = given.get(&port.name)?.1.clone();
+            Some(placed(port, array, texts.get(&port.name).copied().flatten()))
+        });
         let inputs = inputs.collect::<Option<_>>().ok_or_else(why)?;
         Ok(LoadedCase { model, inputs, wanted })
     }
@@ -76,16 +87,39 @@ impl Case {
         read.err().filter(|why| matches!(why, Error::Onnx { .. } | Error::Unsupported { .. }))
     }
 
-    fn tensors(&self, what: &str) -> Result<Vec<(Spec, Array)>, Error> {
+    fn tensors(&self, what: &str) -> Result<Vec<Tensor>, Error> {
         let file = |k: usize| self.data.join(format!("{what}_{k}.pb"));
         let there = (0..).map(file).take_while(|file| file.is_file());
-        let read = |file: PathBuf| {
+        let read = |file: PathBuf| -> Result<Tensor, Error> {
             let name = file.display().to_string();
             let bytes = reef_files::read(&file, reef_files::MAX_INPUT_BYTES)
                 .map_err(|why| Error::Io { file: name.clone(), why: why.to_string() })?;
-            read_tensor(&bytes, &name)
+            Ok(match read_texts(&bytes, &name)? {
+                None => Tensor { values: read_tensor(&bytes, &name)?, texts: None },
+                Some((dims, texts)) => {
+                    let unknown = Array::I64(vec![i64::MIN; texts.len()]);
+                    let spec = Spec { element: Element::I64, dims };
+                    Tensor { values: (spec, unknown), texts: Some(texts) }
+                }
+            })
         };
         there.map(read).collect()
+    }
+}
+
+/// A tensor of the data. Of texts, its values are no places, until the network says these.
+struct Tensor {
+    values: (Spec, Array),
+    texts: Option<Vec<String>>,
+}
+
+/// Places of the texts, if there are some and the port takes them; else the array.
+fn placed(port: &Port, array: Array, texts: Option<&[String]>) -> Array {
+    match (&port.texts, texts) {
+        (Some(list), Some(texts)) => {
+            Array::I64(texts.iter().map(|text| list.place(text)).collect())
+        }
+        _ => array,
     }
 }
 
