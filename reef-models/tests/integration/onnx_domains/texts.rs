@@ -28,7 +28,7 @@ fn places(network: &TensorModel, given: &[&str]) -> Array {
 }
 
 /// Texts of the first output.
-fn said(network: &TensorModel, input: Array) -> Vec<String> {
+fn output_texts(network: &TensorModel, input: Array) -> Vec<String> {
     let table = network.outputs[0].texts.clone().expect("an output of texts");
     let made = network.execute(&[input]).unwrap()[0].values().to_i64();
     made.into_iter().map(|place| table.get(place).expect("a known text").to_owned()).collect()
@@ -37,7 +37,7 @@ fn said(network: &TensorModel, input: Array) -> Vec<String> {
 /// Texts of the first output for one row of singles.
 fn of_row(parts: &[Vec<u8>], row: &[f32]) -> Vec<String> {
     let network = network(parts, &[("x", &[1, row.len()])]).unwrap_or_else(|why| panic!("{why}"));
-    said(&network, Array::F32(row.to_vec()))
+    output_texts(&network, Array::F32(row.to_vec()))
 }
 
 #[track_caller]
@@ -67,7 +67,10 @@ fn numbers_become_texts_by_a_table() {
     for (default, other) in [(vec![], "_Unused"), (vec![text("default_string", "none")], "none")] {
         let table = [vec![keys.clone(), values.clone()], default].concat();
         let network = network(&one_node("LabelEncoder", [INT64, STRING], &table), &[("x", &[3])]);
-        assert_eq!(said(&network.unwrap(), Array::I64(vec![5, 4, 3])), ["five", other, "three"]);
+        assert_eq!(
+            output_texts(&network.unwrap(), Array::I64(vec![5, 4, 3])),
+            ["five", other, "three"]
+        );
     }
 }
 
@@ -76,10 +79,10 @@ fn texts_become_texts_and_lists_of_classes_go_both_ways() {
     let table = [texts("keys_strings", &["a", "b"]), texts("values_strings", &["b", "c"])];
     let made = network(&one_node("LabelEncoder", [STRING, STRING], &table), &[("x", &[3])]);
     let made = made.unwrap();
-    assert_eq!(said(&made, places(&made, &["b", "a", "x"])), ["c", "b", "_Unused"]);
+    assert_eq!(output_texts(&made, places(&made, &["b", "a", "x"])), ["c", "b", "_Unused"]);
     let classes = [texts("classes_strings", &["a", "b"])];
     let made = network(&one_node("LabelEncoder", [INT64, STRING], &classes), &[("x", &[3])]);
-    assert_eq!(said(&made.unwrap(), Array::I64(vec![1, 0, 2])), ["b", "a", "_Unused"]);
+    assert_eq!(output_texts(&made.unwrap(), Array::I64(vec![1, 0, 2])), ["b", "a", "_Unused"]);
     let made = network(&one_node("LabelEncoder", [STRING, INT64], &classes), &[("x", &[3])]);
     let made = made.unwrap();
     let numbers = made.execute(&[places(&made, &["b", "x", "a"])]).unwrap();

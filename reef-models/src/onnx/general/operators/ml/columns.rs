@@ -186,7 +186,7 @@ impl Entries {
     }
 
     /// Keys and values of a node.
-    fn both(b: &Builder<'_>, call: &Call<'_>) -> Result<[Self; 2]> {
+    fn of_node(b: &Builder<'_>, call: &Call<'_>) -> Result<[Self; 2]> {
         // Version 1 has one list: texts become their numbers in it, and numbers the texts.
         if let Some(classes) = call.places("classes_strings")? {
             let numbers = Array::I64((0..classes.len() as i64).collect());
@@ -205,7 +205,7 @@ const MAX_KEYS: usize = 1 << 16;
 
 /// The value of each key, the last of equals. NaN is a key like others.
 fn encoded(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
-    let [Entries { array: keys, are_texts: of_texts }, values] = Entries::both(b, call)?;
+    let [Entries { array: keys, are_texts: of_texts }, values] = Entries::of_node(b, call)?;
     let x = call.get(0)?;
     if of_texts != call.is_text(0) {
         return Err("keys must be texts if the input is of texts, and only then".into());
