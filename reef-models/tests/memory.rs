@@ -508,6 +508,21 @@ fn a_sequence_of_many_operands_and_results() {
 }
 
 #[test]
+fn texts_of_a_file() {
+    let read = |what: &str, part: Vec<u8>| {
+        let file = graph(&[1], &[part, node("Relu", &["x"], "y", &[])]);
+        refused(what, |budget| {
+            Model::from_onnx(&file, "texts").tensors_only().budget(budget).read()
+        });
+    };
+    let names: Vec<String> = (0..500_000).map(|number: u32| number.to_string()).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    read("stored texts", handmade::stored_texts("w", &[names.len() as i64], &names));
+    let one = handmade::texts("value_strings", &vec![""; 1_000_000]);
+    read("one text of a node, many times", node("Constant", &[], "w", &[one]));
+}
+
+#[test]
 fn pairs_of_classes_are_counted_before_they_are_made() {
     let attributes = [
         ints("classlabels_ints", &[0; 20_000]),

@@ -95,7 +95,8 @@ pub fn texts_from_bytes(
         let len = values.len();
         return Err(wrong(format!("{len} bytes of values for texts {dims:?} of {chars}")));
     }
-    let charged = Ledger::new(budget).charge((values.len() as u64).saturating_mul(TEXT_FACTOR));
+    let count = (values.len() / (chars * CODE)) as u64;
+    let charged = Ledger::new(budget).charge((TEXT * count).saturating_add(values.len() as u64));
     let _charge =
         charged.map_err(|why| Error::Memory { file: name.into(), at: "values".into(), why })?;
     let text = |codes: &[u8]| {
@@ -112,8 +113,8 @@ pub fn texts_from_bytes(
 /// Bytes of a character in a file.
 const CODE: usize = 4;
 
-/// Bytes of a text in memory for each of the file, which may be of one character.
-const TEXT_FACTOR: u64 = 8;
+/// Bytes that are charged for a text besides its own.
+const TEXT: u64 = 128;
 
 /// The bytes of a file of texts.
 pub fn texts_to_bytes(dims: &[usize], texts: &[&str]) -> Vec<u8> {

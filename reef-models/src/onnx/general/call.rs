@@ -274,7 +274,11 @@ impl<'a> Call<'a> {
     /// Places of an attribute's texts.
     pub(crate) fn places(&self, name: &'static str) -> Result<Option<Vec<i64>>> {
         let Some(texts) = self.texts(name)? else { return Ok(None) };
-        texts.into_iter().map(|text| self.place(text)).collect::<Result<_>>().map(Some)
+        let mut places = Vec::with_capacity(texts.len());
+        for text in texts {
+            places.push(self.place(text)?);
+        }
+        Ok(Some(places))
     }
 
     /// The place of a text of the file.

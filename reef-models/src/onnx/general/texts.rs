@@ -35,6 +35,8 @@ const ATTRIBUTES: [&str; 8] = [
 
 /// Bytes that are charged for a text besides twice its own.
 const TEXT: u64 = 160;
+/// Bytes that a text of an attribute takes while its place is found.
+const PLACE: u64 = 56;
 
 /// All texts that tensors of a file may hold, but for those of requests.
 pub(super) fn texts_of(
@@ -72,6 +74,7 @@ impl Search<'_> {
 
     fn attribute(&mut self, attribute: &AttributeFile<'_>) -> Result<()> {
         if ATTRIBUTES.contains(&attribute.name) {
+            self.ledger.keep(PLACE * attribute.texts.len() as u64)?;
             attribute.texts.iter().try_for_each(|text| self.add(text))?;
             attribute.text.iter().try_for_each(|text| self.add(text))?;
         }
@@ -80,7 +83,8 @@ impl Search<'_> {
     }
 
     fn tensor(&mut self, tensor: &TensorFile<'_>) -> Result<()> {
-        tensor.texts.iter().try_for_each(|text| self.add(text))
+        let mut texts = tensor.texts.iter().filter(|_| tensor.element == STRING);
+        texts.try_for_each(|text| self.add(text))
     }
 
     fn add(&mut self, text: &[u8]) -> Result<()> {
@@ -114,8 +118,10 @@ pub(crate) fn numbers_or_places(
     }
     let dims = dims_of(tensor)?;
     let _reading = ledger.charge(8 * tensor.texts.len() as u64)?;
-    let places = tensor.texts.iter().map(|text| place_of(texts, utf8(text)?));
-    let places = places.collect::<Result<_>>()?;
+    let mut places = Vec::with_capacity(tensor.texts.len());
+    for text in tensor.texts.iter() {
+        places.push(place_of(texts, utf8(text)?)?);
+    }
     Ok((Spec { element: Element::I64, dims }, Array::I64(places), true))
 }
 
