@@ -175,7 +175,7 @@ pub(super) fn report(
         if let Some(file) = &file {
             let folder = file.parent().unwrap_or(Path::new("."));
             fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-            save(file, file_of(spec, array, texts.as_deref()))?;
+            save(file, file_of(spec, array, texts.as_deref(), &args.budget())?)?;
         }
         let Spec { element, dims } = spec;
         let kind = if texts.is_some() { "str" } else { element.name() };
@@ -195,12 +195,14 @@ pub(super) fn report(
     preempted::say(preemptions)
 }
 
-/// A file of numpy with the values of an output.
-fn file_of(spec: &Spec, array: &Array, texts: Option<&Texts>) -> Vec<u8> {
-    let Some(texts) = texts else { return npy::to_bytes(spec, array) };
+/// A file of numpy with the values of an output. Each of its texts takes as much as the longest.
+fn file_of(spec: &Spec, array: &Array, texts: Option<&Texts>, budget: &Budget) -> Result<Vec<u8>> {
+    let Some(texts) = texts else { return Ok(npy::to_bytes(spec, array)) };
+    let longest = 4 * texts.longest().max(1) as u64;
+    let _charge = budget.charge(longest.saturating_mul(array.len() as u64))?;
     let places = array.values().to_i64();
     let said: Vec<_> = places.iter().map(|&at| texts.get(at).unwrap_or_default()).collect();
-    npy::texts_to_bytes(&spec.dims, &said)
+    Ok(npy::texts_to_bytes(&spec.dims, &said))
 }
 
 /// Names of files: letters, digits and some signs of each output's, or else its number, so that no
