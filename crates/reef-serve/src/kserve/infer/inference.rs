@@ -353,6 +353,7 @@ impl InputTensor {
             TensorData::Bytes(bytes) => info.check_data(bytes),
             TensorData::State(slice) => info.check_bytes(slice.bytes),
             TensorData::Zeros => Ok(()),
+            TensorData::Region(_) if info.texts.is_some() => Err(texts_in_region(&self.name)),
             TensorData::Region(part) => server.slice(peer, part, info.bytes()).map(drop),
         }
     }

@@ -3,6 +3,7 @@
 use super::shapes::handmade::{file, node_in, open, texts};
 use super::*;
 use crate::kserve::infer::request::{InferRequest, InputTensor, TensorData};
+use crate::kserve::parameter::RegionPart;
 use crate::tensor::{TensorInfos, push_text};
 use reef::models::profile::Latencies;
 use std::path::Path;
@@ -301,11 +302,14 @@ fn texts_of_a_file_are_bytes_of_requests_and_answers() {
         texts.iter().for_each(|text| push_text(&mut bytes, text.as_bytes()));
         bytes
     };
-    let ask = |datatype: &str, shape: i64, bytes: Vec<u8>| {
-        let (name, datatype, from) = ("x".into(), datatype.into(), TensorData::Bytes(bytes.into()));
+    let send = |datatype: &str, shape: i64, from: TensorData| {
+        let (name, datatype) = ("x".into(), datatype.into());
         let inputs = vec![InputTensor { name, datatype, shape: vec![shape], from }];
         let request = InferRequest { model: "colors".into(), inputs, ..InferRequest::default() };
         block_on(fixture.server.answer(&Peer::UNKNOWN, request))
+    };
+    let ask = |datatype: &str, shape: i64, bytes: Vec<u8>| {
+        send(datatype, shape, TensorData::Bytes(bytes.into()))
     };
     for (given, want) in [
         (&["red"][..], &["stop"][..]),
@@ -327,6 +331,9 @@ fn texts_of_a_file_are_bytes_of_requests_and_answers() {
     ] {
         assert_eq!(ask(datatype, shape, bytes).unwrap_err().to_string(), why);
     }
+    let part = RegionPart { region: "none".into(), offset: 0, bytes: 16 };
+    let said = send("BYTES", 2, TensorData::Region(part)).unwrap_err().to_string();
+    assert_eq!(said, "tensor \"x\": texts in a region is not implemented");
 }
 
 /// All that `reef model list` has can be loaded by its name.
