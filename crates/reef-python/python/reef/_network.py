@@ -288,7 +288,7 @@ class TextTable:
         if (masks := sys.modules.get("numpy.ma")) and masks.is_masked(value):
             raise _reef.InvalidError(f"input {name}: masked values must be filled first: call filled()")
         array = value if isinstance(value, numpy.ndarray) else numpy.asarray(value, dtype=object)
-        if array.dtype.kind not in "OSU" or array.shape != shape:
+        if array.dtype.kind not in "OSTU" or array.shape != shape:
             raise _reef.InvalidError(
                 f"input {name} must be str {shape}, got {array.dtype} {array.shape}"
             )
