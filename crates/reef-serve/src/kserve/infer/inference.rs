@@ -230,7 +230,10 @@ impl Server {
         mut inputs: Vec<InputTensor>,
         charge: Option<Charge>,
     ) -> Result<Vec<InputTensor>> {
-        let (mut bytes, mut has_texts) = (0, false);
+        if variant.inputs.each.iter().all(|info| info.texts.is_none()) {
+            return Ok(inputs);
+        }
+        let mut bytes = 0;
         for input in &inputs {
             let info = &variant.inputs.each[variant.inputs.find(&input.name)?];
             if info.texts.is_none() {
@@ -241,10 +244,7 @@ impl Server {
                 return Err(texts_in_region(&input.name));
             };
             charge.iter().try_for_each(|charge| charge.add(info.bytes() as u64))?;
-            (bytes, has_texts) = (bytes + given.len(), true);
-        }
-        if !has_texts {
-            return Ok(inputs);
+            bytes += given.len();
         }
         let variant = variant.clone();
         let work = move || {
