@@ -331,7 +331,8 @@ fn inputs_in_regions_are_charged_as_they_are_copied() {
     const BYTES: u64 = 64 << 20;
     let (folder, memory) = (Daemon::place("process-regions"), Zeros::new(BYTES));
     put(folder.path(), "echo", RAW, "", "");
-    let flags = [TRUSTED, "models.load=[\"echo\"]", "memory.connection_mib=16"];
+    let limits = ["limits.message_mib=8", "memory.connection_mib=16"];
+    let flags = [TRUSTED, "models.load=[\"echo\"]", limits[0], limits[1]];
     let daemon = Daemon::start_in(folder, &flags);
     let mut http = Http::connect(daemon.folder()).unwrap(); // a region ends with its connections
     let mut post = |path: &str, body: &Value| -> (u16, Value) {
