@@ -312,7 +312,8 @@ mod tests {
     fn last_open_size_takes_the_values() {
         let of = |sizes: &[i64], count| {
             let (name, offset, bound) = ("x".into(), 0, None);
-            let info = TensorInfo { name, element: None, shape: sizes.into(), offset, bound };
+            let info =
+                TensorInfo { name, element: None, texts: None, shape: sizes.into(), offset, bound };
             shape(&info, count).ok()
         };
         assert_eq!(of(&[2, 3], 6), Some(vec![2, 3]));
