@@ -360,7 +360,7 @@ impl Server {
             }
         };
         // A hello that comes late, on a connection that its client has given up, says less than the
-        // client has acknowledged since. Nobody reads the refusal, and the session goes on.
+        // client has acknowledged since. It is refused, and the session goes on.
         if let Err(error) = endpoint.check_received(hello.received) {
             drop(inbox);
             refuse(&mut link, &error.to_string());

@@ -107,7 +107,7 @@ impl Case {
     }
 }
 
-/// A tensor of the data. Of texts, its values are no places, until the network says these.
+/// A tensor of the data. Of texts, its values are not places, until the network says these.
 struct Tensor {
     values: (Spec, Array),
     texts: Option<Vec<String>>,
