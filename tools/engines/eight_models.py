@@ -10,6 +10,7 @@ as it goes, then a table. Fails if an answer is wrong or a request is refused. 0
 return; more queue up.
 """
 import argparse
+import http.client
 import json
 import os
 import pathlib
@@ -19,7 +20,6 @@ import sys
 import tempfile
 import threading
 import time
-import urllib.error
 import urllib.request
 
 PORT = 8055
@@ -66,17 +66,21 @@ def model(folder, name, gib, more):
     )
 
 
-def ask(name, value, is_rt=False):
+def client():
+    return http.client.HTTPConnection("127.0.0.1", PORT, timeout=120)
+
+
+def ask(connection, name, value, is_rt=False):
     """Seconds until the right answer."""
     body = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [value]}]}
     headers = {"content-type": "application/json", "reef-class": "rt" if is_rt else "be"}
-    request = urllib.request.Request(f"http://127.0.0.1:{PORT}/v2/models/{name}/infer", json.dumps(body).encode(), headers)
     begun = time.monotonic()
-    try:
-        with urllib.request.urlopen(request, timeout=120) as answer:
-            got = json.load(answer)["outputs"][0]["data"][0]
-    except urllib.error.HTTPError as error:
-        raise SystemExit(f"{name}: {error.code} {error.read()[:300]!r}") from error
+    connection.request("POST", f"/v2/models/{name}/infer", json.dumps(body), headers)
+    answer = connection.getresponse()
+    said = answer.read()
+    if answer.status != 200:
+        raise SystemExit(f"{name}: {answer.status} {said[:300]!r}")
+    got = json.loads(said)["outputs"][0]["data"][0]
     took = time.monotonic() - begun
     if got != value * float(name[1:]):
         raise SystemExit(f"{name}: {value} times {name[1:]} must be {value * float(name[1:])}, got {got}")
@@ -105,8 +109,9 @@ def at(all, share):
 
 
 def loop(name, until, times):
+    connection = client()
     while not until():
-        times.append(ask(name, 2.0, is_rt=True))
+        times.append(ask(connection, name, 2.0, is_rt=True))
 
 
 def main():
@@ -152,18 +157,19 @@ def main():
         end = time.monotonic() + 10
         loop("m99", lambda: time.monotonic() > end, alone)
         chance, end = random.Random(1), time.monotonic() + options.seconds
-        client = threading.Thread(target=loop, args=("m99", lambda: time.monotonic() > end, beside))
-        client.start()
+        real_time = threading.Thread(target=loop, args=("m99", lambda: time.monotonic() > end, beside))
+        real_time.start()
+        connection = client()
         least = host
         while time.monotonic() < end:
             began, name = time.monotonic(), chance.choice(names)
             was = states().get(name)
-            took = ask(name, 2.0)
+            took = ask(connection, name, 2.0)
             (away if was == "away" else there).append(took)
             least = min(least, available())
             print(f"{name} {was} {took:.3f} s, host {host - least:.1f} GiB more at most", flush=True)
             time.sleep(max(0.0, 1 / options.rate - (time.monotonic() - began)))
-        client.join()
+        real_time.join()
         print("requests | number | p50 s | p99 s | longest s")
         for what, all in (("to models that were away", away), ("to models on the GPU", there), ("real-time, alone", alone), ("real-time, next to them", beside)):
             print(f"{what} | {len(all)} | {at(all, 0.5):.4f} | {at(all, 0.99):.4f} | {max(all, default=float('nan')):.4f}")
