@@ -50,6 +50,7 @@ class Decoder:
     @torch.inference_mode()
     def read(self, tokens):
         """Begins a text with these tokens. Returns the scores of the token after them, as a list of numbers."""
+        self.cache.reset()  # newer versions of the library count positions in the cache
         self._forward(torch.tensor([tokens], device=self.device), torch.arange(len(tokens), device=self.device))
         self.at.fill_(len(tokens))
         return self.scores.tolist()  # waits for the device
@@ -65,7 +66,7 @@ class Decoder:
         return self.scores.tolist()
 
     def _forward(self, tokens, positions):
-        # Older texts are still in the cache, behind the end of this one: no token sees what is after it.
+        # No token sees positions after its own.
         lowest = torch.finfo(self.model.dtype).min
         mask = torch.zeros(len(positions), len(self.places), device=self.device, dtype=self.model.dtype)
         mask.masked_fill_(self.places > positions[:, None], lowest)
