@@ -172,34 +172,6 @@ static CUmemoryPool new_pool() {
     return pool;
 }
 
-// Another thread begins and ends captures of the stream, so that an allocation may be meant for a graph and not be a node of one.
-static CUresult captured_at_once() {
-    std::atomic<bool> over{false};
-    CUcontext context;
-    MUST(cuCtxGetCurrent(&context));
-    std::thread capturer([&] {
-        cuCtxSetCurrent(context);
-        while (!over) {
-            CUgraph graph = nullptr;
-            if (cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED) != CUDA_SUCCESS) continue;
-            if (cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS && graph) cuGraphDestroy(graph);
-        }
-    });
-    auto begin = std::chrono::steady_clock::now();
-    while (held < 4096 * MIB && std::chrono::steady_clock::now() - begin < std::chrono::seconds(60)) {
-        CUmemoryPool pool = new_pool();
-        CUdeviceptr at;
-        cuuint64_t bytes = 0;
-        cuMemAllocFromPoolAsync(&at, 64 * MIB, pool, stream);
-        MUST(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes));
-        held += bytes;
-        if (bytes == 0) cuMemPoolDestroy(pool);
-    }
-    over = true;
-    capturer.join();
-    return held < 4096 * MIB ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
-}
-
 static CUresult range_of_pool() { // a file keeps memory that its pool has given back
     CUmemoryPool pool = new_pool();
     for (int i = 0; i < 16; i++, held += 256 * MIB) {
@@ -280,7 +252,6 @@ static CUresult run(const std::string& name) {
     if (name == "contexts-at-once") return contexts_at_once();
     if (name == "overwritten") return overwritten();
     if (name == "mapped-at-once") return mapped_at_once();
-    if (name == "captured-at-once") return captured_at_once();
     if (name == "range-of-pool") return range_of_pool();
     if (name == "conditional-body") return conditional_body();
     if (name == "registered") return registered();
@@ -301,12 +272,15 @@ static long work(const std::string& name, double seconds, long millis, cudaError
     if ((*code = cudaStreamCreateWithFlags(&own, cudaStreamNonBlocking)) != cudaSuccess) return 0;
     // While a capture is open, the driver waits for no whole device.
     auto wait = [&] { return name == "streams" ? cudaDeviceSynchronize() : cudaStreamSynchronize(own); };
+    int multiprocessors = 0;
+    if ((*code = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, 0)) != cudaSuccess) return 0;
+    const int blocks = 2 * multiprocessors;
     auto begin = std::chrono::steady_clock::now();
     long made = 0;
     while (std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() < seconds) {
         cudaStream_t in = own;
         if (name == "streams" && (*code = cudaStreamCreateWithFlags(&in, cudaStreamNonBlocking)) != cudaSuccess) break;
-        spin<<<1, 1, 0, in>>>(millis * 1000000);
+        spin<<<blocks, 1024, 0, in>>>(millis * 1000000); // of all multiprocessors, so that none run at once
         if ((*code = cudaGetLastError()) != cudaSuccess) break;
         made++;
         if (in != own) cudaStreamDestroy(in);

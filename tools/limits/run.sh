@@ -60,7 +60,6 @@ case_of textures 0 1024 2
 case_of contexts-at-once 0 0 2 2600 # a context takes some 500 MiB; its limits, which are charged, 280
 case_of overwritten 896 1024 2
 case_of mapped-at-once 832 1024 2
-case_of captured-at-once 0 1024 2
 case_of range-of-pool 0 1024 2
 case_of conditional-body 0 1024 2
 case_of registered 0 0 2
