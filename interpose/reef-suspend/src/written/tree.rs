@@ -74,7 +74,7 @@ impl Tree {
     ///
     /// # Errors
     ///
-    /// That of the first process.
+    /// Error of the first process.
     pub(crate) fn signal(&self, name: &str) -> io::Result<()> {
         let mut results = self.0.iter().map(|pid| signal(*pid, name));
         let first = results.next().unwrap_or(Ok(()));

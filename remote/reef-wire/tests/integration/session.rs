@@ -1,7 +1,7 @@
 //! Sessions over connections that break, and peers that break the rules.
 
 use crate::support::{self, ADD, Bench, ECHO, NEVER, PUSH, SCHEMA, sessions_end};
-use reef_wire::{Address, Error, Limits, Line, Link, ServerOptions, Token};
+use reef_wire::{Address, Error, Limits, Line, Link, Server, ServerOptions, Token};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -226,24 +226,36 @@ fn slow_reader_loses_its_session_alone() {
     assert_eq!(other.call(ECHO, 0, &[b"x"]).unwrap(), b"x");
 }
 
+/// A server that keeps sessions for a minute.
+fn patient_server() -> Server {
+    let mut options = ServerOptions::new(SCHEMA);
+    options.reconnect_timeout = Duration::from_secs(60);
+    options.closed_timeout = options.reconnect_timeout;
+    Bench::with(options, |_| None).server()
+}
+
+/// Connects to a server, which gives a new session this name. Returns the connection and the thread
+/// that serves it.
+fn connect_to(
+    server: &Server,
+    name: [u8; 16],
+) -> (UnixStream, std::thread::JoinHandle<reef_wire::Result<()>>) {
+    let (near, far) = UnixStream::pair().unwrap();
+    let server = server.clone();
+    let served = std::thread::spawn(move || {
+        let mut link = Link::unix(far).unwrap();
+        let hello = server.greet(&mut link)?;
+        server.serve_greeted(link, &hello, name)
+    });
+    (near, served)
+}
+
 /// Each has a thread until the session can have it.
 #[test]
 fn one_connection_at_a_time_waits_for_its_session() {
     const NAME: [u8; 16] = [7; 16];
-    let mut options = ServerOptions::new(SCHEMA);
-    options.reconnect_timeout = Duration::from_secs(60);
-    options.closed_timeout = options.reconnect_timeout;
-    let server = Bench::with(options, |_| None).server();
-    let connect = || {
-        let (near, far) = UnixStream::pair().unwrap();
-        let server = server.clone();
-        let served = std::thread::spawn(move || -> reef_wire::Result<()> {
-            let mut link = Link::unix(far).unwrap();
-            let hello = server.greet(&mut link)?;
-            server.serve_greeted(link, &hello, NAME)
-        });
-        (near, served)
-    };
+    let server = patient_server();
+    let connect = || connect_to(&server, NAME);
     let (mut first, _served) = connect();
     support::shake_hands(&mut first);
     let held = server.hold(NAME).unwrap();
@@ -256,9 +268,7 @@ fn one_connection_at_a_time_waits_for_its_session() {
         std::thread::yield_now();
     }
     drop(held);
-    let mut header = [0; 16];
-    waiting[0].0.read_exact(&mut header).unwrap();
-    assert_eq!(header[4], 3, "a welcome");
+    assert_eq!(support::read_frame(&mut waiting[0].0).0, 3, "a welcome");
 }
 
 /// A server that is busy may meet the first hello of a client when a later one has long brought its
@@ -266,20 +276,8 @@ fn one_connection_at_a_time_waits_for_its_session() {
 #[test]
 fn hello_that_comes_late_does_not_end_the_session() {
     const NAME: [u8; 16] = [8; 16];
-    let mut options = ServerOptions::new(SCHEMA);
-    options.reconnect_timeout = Duration::from_secs(60);
-    options.closed_timeout = options.reconnect_timeout;
-    let server = Bench::with(options, |_| None).server();
-    let connect = || {
-        let (near, far) = UnixStream::pair().unwrap();
-        let server = server.clone();
-        std::thread::spawn(move || -> reef_wire::Result<()> {
-            let mut link = Link::unix(far).unwrap();
-            let hello = server.greet(&mut link)?;
-            server.serve_greeted(link, &hello, NAME)
-        });
-        near
-    };
+    let server = patient_server();
+    let connect = || connect_to(&server, NAME).0;
     let mut first = connect();
     support::shake_hands(&mut first);
     let echo = |seq| raw_frame(ECHO, 2, seq, b"answer");
