@@ -37,7 +37,8 @@ use crate::requests::job::{BoundInput, BoundOutput, Job, Phases};
 use crate::requests::regions::Regions;
 use crate::requests::serial_work::SerialWork;
 use crate::requests::worker_pool::WorkerPool;
-use crate::residency::mover::SuspendingMover;
+use crate::residency::mover::{Mover, SuspendingMover};
+use crate::residency::networks::Movers;
 use crate::residency::residents::Residents;
 use crate::suspend::suspensions::Suspensions;
 use crate::tenants::registry::Tenants;
@@ -171,9 +172,7 @@ impl Server {
                 .with_processes(config.models.processes);
         let observer = Arc::new(Observer::default());
         observer.metrics.add(Box::new(GpuCollector::default()));
-        if config.guests.listen {
-            open_residents(&config, &observer)?;
-        }
+        open_residents(&config, &observer)?;
         let registry = Arc::new(Registry::new(&nodes, repository, &config, &observer));
         registry.follow(losses)?;
         let slot_counts = SlotCounts::new(config.limits.clients, config.limits.regions);
@@ -377,19 +376,19 @@ impl Server {
         let (time, deadline) = self.time(arrived, timeout);
         let max = self.max_device_bytes(tenant);
         let device = model.node().index;
-        let (model, payer) = (model.clone(), tenant.clone());
-        let make = move || model.make(&shapes, &payer, max);
+        let (own, payer) = (model.clone(), tenant.clone());
+        let make = move || own.make(&shapes, &payer, max);
         let made = tokio::time::timeout_at(
             deadline.into(),
             self.network_workers[device].run_blocking(&tenant.principal, (), make),
         )
         .await;
-        let late = |_| {
+        let late = || {
             Error::Deadline(format!(
                 "timed out after {time:?} while preparing the model for these shapes"
             ))
         };
-        made.map_err(late)?
+        made.map_err(|_| model.late(Class::BestEffort).unwrap_or_else(late))?
     }
 
     /// Maximum bytes of a tenant on the device.
@@ -527,16 +526,24 @@ fn open_devices(config: &Config) -> Result<Nodes> {
     Nodes::open(&devices, &config.scheduler, config.rt.reserve)
 }
 
-/// Prepares models that are on the GPU on demand, before the first one is loaded.
+/// Prepares models that are on their device on demand, before the first one is loaded.
 fn open_residents(config: &Config, observer: &Observer) -> Result<()> {
+    let listens = config.guests.listen;
+    let processes = listens.then(|| process_mover(config, observer)).transpose()?;
+    let movers = Movers::new(observer.networks.clone(), processes);
+    let residents = observer.residents.get_or_init(|| Residents::new(Box::new(movers)));
+    observer.metrics.add(Box::new(ResidencyCollector(residents.clone())));
+    Ok(())
+}
+
+/// Returns the mover of processes.
+fn process_mover(config: &Config, observer: &Observer) -> Result<Box<dyn Mover>> {
     let records = folder(config.listen.folder.as_deref()).join("suspended");
     let program = std::env::current_exe().map_err(|e| Error::system("this program", e))?;
     let suspensions = Arc::new(Suspensions::new(Weak::new(), records, program));
     let mover = SuspendingMover::new(suspensions.clone());
     observer.suspensions.get_or_init(|| suspensions);
-    let residents = observer.residents.get_or_init(|| Residents::new(Box::new(mover)));
-    observer.metrics.add(Box::new(ResidencyCollector(residents.clone())));
-    Ok(())
+    Ok(Box::new(mover))
 }
 
 /// Returns the state of a device, of which `memory` is reserved.

@@ -7,6 +7,7 @@ use crate::models::state::spec::{StatePair, StateSpec};
 use crate::name::{excerpt, is_file_name};
 use crate::process::settings::ProcessSettings;
 use crate::requests::batch::Batching;
+use crate::residency::idle::{self, ResidencyKind};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -57,6 +58,10 @@ pub(super) struct Description {
     pub(super) batch_rt: bool,
     /// Measures the kernels at the load, if there is no profile.
     pub(super) measure: bool,
+    /// Times at which the network's memory is on its device.
+    pub(super) residency: ResidencyKind,
+    /// Time without a request after which a network leaves its device on demand, such as 30s.
+    pub(super) idle: Option<String>,
     /// Kind of its engine; default: a network that the daemon reads itself.
     pub(super) engine: Option<EngineKind>,
     /// Program of a model whose engine is a process, or may become one.
@@ -148,7 +153,32 @@ impl Description {
             let max = self.max_batch;
             return Err(format!("max_batch must be 0 or 1 for a model with state, got {max}"));
         }
+        self.check_residency()?;
         self.check_process()
+    }
+
+    /// Refuses residency that a network cannot have.
+    fn check_residency(&self) -> Result<(), String> {
+        let idle = self.idle.as_deref();
+        if self.residency == ResidencyKind::Always {
+            let text = "idle requires residency = \"on-demand\"";
+            return if idle.is_some() { Err(text.into()) } else { Ok(()) };
+        }
+        if !self.state.is_empty() {
+            return Err("residency must be \"always\" for a model with state".into());
+        }
+        if self.measure {
+            return Err("measure cannot be set with residency = \"on-demand\"".into());
+        }
+        let checked = idle.map_or(Ok(idle::DEFAULT), idle::parse);
+        checked.map(drop).map_err(|why| format!("idle {why}"))
+    }
+
+    /// Returns the time without a request after which its network leaves; `None` if it stays.
+    pub(super) fn idle_time(&self) -> Option<Duration> {
+        let idle = self.idle.as_deref().and_then(|text| idle::parse(text).ok());
+        let is_on_demand = self.residency == ResidencyKind::OnDemand;
+        is_on_demand.then(|| idle.unwrap_or(idle::DEFAULT))
     }
 
     /// Refuses keys that a model's engine does not have.
@@ -179,6 +209,7 @@ impl Description {
             ("scales", self.scales.is_some()),
             ("shapes", !self.shapes.is_empty()),
             ("measure", self.measure),
+            ("residency", self.residency == ResidencyKind::OnDemand),
         ];
         let refused = match engine {
             "process" => &of_networks[..],
@@ -324,6 +355,30 @@ mod tests {
         assert_eq!(check("engine = \"process\""), Err(want.into()));
         let want = "process.command must be a program and its arguments";
         assert_eq!(check("engine = \"auto\"\n[process]\n"), Err(want.into()));
+    }
+
+    #[test]
+    fn network_on_demand_has_no_state_and_a_time_without_requests() {
+        let read = |text: &str| toml::from_str::<Description>(text).unwrap();
+        let check = |text: &str| read(&format!("residency = \"on-demand\"\n{text}")).check();
+        assert_eq!(check(""), Ok(()));
+        assert_eq!(check("engine = \"auto\""), Ok(()));
+        assert_eq!(read("residency = \"on-demand\"").idle_time(), Some(idle::DEFAULT));
+        let minute = read("residency = \"on-demand\"\nidle = \"1min\"");
+        assert_eq!((minute.check(), minute.idle_time()), (Ok(()), Some(Duration::from_secs(60))));
+        assert_eq!(read("").idle_time(), None);
+        let want = "idle requires residency = \"on-demand\"";
+        assert_eq!(read("idle = \"1min\"").check(), Err(want.into()));
+        let want = "idle must be a time from 1ms to 24h, such as 30s, got \"1\"";
+        assert_eq!(check("idle = \"1\""), Err(want.into()));
+        let want = "residency must be \"always\" for a model with state";
+        let state = "[[state]]\ninput = \"a\"\noutput = \"b\"\nshape = [1]";
+        assert_eq!(check(state), Err(want.into()));
+        let want = "measure cannot be set with residency = \"on-demand\"";
+        assert_eq!(check("measure = true"), Err(want.into()));
+        let want = "residency cannot be set with engine = \"process\"";
+        let process = "engine = \"process\"\nprocess.command = [\"p\"]";
+        assert_eq!(check(process), Err(want.into()));
     }
 
     #[test]

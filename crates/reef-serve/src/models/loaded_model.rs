@@ -18,6 +18,7 @@ use crate::models::entries::{Entries, EntryGuard};
 use crate::models::model_spec::{ModelSpec, of};
 use crate::models::sequences::table::Sequences;
 use crate::models::shaped::factory::VariantFactory;
+use crate::models::shaped::on_demand::{OnDemand, Stay};
 use crate::models::shaped::variant::Variant;
 use crate::models::shaped::variants::Variants;
 use crate::net::identity::client_id::ClientId;
@@ -27,12 +28,13 @@ use crate::observe::stats::{Numbers, Stats};
 use crate::observe::tracer::{InstanceId, Request};
 use crate::requests::job::{Job, Phases, Rows};
 use crate::requests::queue::Queue;
+use crate::residency::residents::no_room;
 use crate::tensor::{TensorInfo, TensorInfos};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A loaded version of a model on one device: a replica, if it is on several.
 #[derive(Debug)]
@@ -49,6 +51,8 @@ pub(crate) struct LoadedModel {
     pub(crate) sequences: Option<Sequences>,
     /// Set if sizes are open.
     pub(super) declaration: Option<Declaration>,
+    /// Set if it is a network that is on its device on demand.
+    pub(super) on_demand: Option<Arc<OnDemand>>,
     pub(super) factory: Arc<VariantFactory>,
     /// One for each of [`Class::ALL`].
     queues: [Arc<Queue>; 2],
@@ -92,6 +96,7 @@ pub(crate) struct Parts {
     pub(crate) base: Arc<Variant>,
     pub(crate) variants: Variants,
     pub(crate) declaration: Option<Declaration>,
+    pub(crate) on_demand: Option<Arc<OnDemand>>,
     pub(crate) factory: Arc<VariantFactory>,
     /// Statistics shared with its other replicas.
     pub(crate) stats: Arc<Stats>,
@@ -104,7 +109,7 @@ impl LoadedModel {
     ///
     /// `Failed` if a thread cannot be started.
     pub(crate) fn start(parts: Parts, queue: usize) -> Result<Arc<Self>> {
-        let Parts { spec, base, variants, declaration, factory, stats } = parts;
+        let Parts { spec, base, variants, declaration, on_demand, factory, stats } = parts;
         let observer = factory.observer.clone();
         let infos = (&base.inputs, &base.outputs);
         let (inputs, outputs) = match &declaration {
@@ -127,6 +132,7 @@ impl LoadedModel {
             sequences,
             variants,
             declaration,
+            on_demand,
             factory,
             queues: [queue; 2].map(|max| Arc::new(Queue::new(max))),
             entries: Entries::default(),
@@ -237,7 +243,26 @@ impl LoadedModel {
     /// Returns the error for a request of a class whose time is over before it has an answer, if it
     /// is another one than that.
     pub(crate) fn late(&self, class: Class) -> Option<Error> {
-        self.base.loaded.late(class)
+        if self.on_demand.as_ref().is_some_and(|on_demand| on_demand.is_off()) {
+            return Some(no_room());
+        }
+        self.base.loaded().ok()?.late(class)
+    }
+
+    /// Waits until it is on its device, and keeps it there until the result is dropped; `None` if
+    /// it always is.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` if it is not there within `time`, or if no client waits any more.
+    pub(crate) fn stay(
+        &self,
+        class: Class,
+        time: Duration,
+        gone: &dyn Fn() -> bool,
+    ) -> Result<Option<Stay>> {
+        let on_demand = self.on_demand.as_ref();
+        on_demand.map(|on_demand| on_demand.enter(class, time, gone)).transpose()
     }
 
     /// Counts a request that has ended, once: `None` if its client disconnected before its answer.
@@ -339,13 +364,14 @@ impl LoadedModel {
         let is_closing = || self.factory.closing.load(Ordering::SeqCst);
         self.entries.wait(|| self.node().lost().is_none() && !is_closing());
         self.queues.iter().for_each(|queue| queue.close());
-        self.base.loaded.close();
+        self.base.loaded().into_iter().for_each(|loaded| loaded.close());
         for thread in std::mem::take(&mut *self.threads.lock()) {
             let _ = thread.join(); // a panic has already been printed
         }
         self.sequences.iter().for_each(Sequences::clear);
+        self.on_demand.iter().for_each(|on_demand| on_demand.end());
         self.variants.clear();
-        self.base.loaded.begin_end();
+        self.base.loaded().into_iter().for_each(|loaded| loaded.begin_end());
         self.base.clear();
         self.instance_count.lock().take();
     }

@@ -1,16 +1,24 @@
 //! Creation of a model's networks: at the load, and for request shapes.
 
+use crate::class::Class;
 use crate::error::{Error, Result};
 use crate::models::declaration::{Declaration, Shapes, rows_of};
 use crate::models::loaded_model::{LoadedModel, Parts};
 use crate::models::model_spec::ModelSpec;
-use crate::models::shaped::factory::{Eviction, VariantFactory, VariantOrder};
+use crate::models::shaped::factory::{Eviction, PeakBytes, VariantFactory, VariantOrder};
+use crate::models::shaped::on_demand::OnDemand;
 use crate::models::shaped::variant::Variant;
 use crate::models::shaped::variants::Variants;
 use crate::observe::stats::Stats;
+use crate::residency::facts::Held;
+use crate::residency::networks::Network;
 use crate::tenants::tenant::Tenant;
 use crate::tensor::TensorInfo;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// Maximum time that a request for new shapes waits for a network that is off its device.
+const RETURN_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl LoadedModel {
     /// Reads the model, creates its first networks, and starts its workers.
@@ -27,11 +35,17 @@ impl LoadedModel {
     ) -> Result<Arc<Self>> {
         if let Some(program) = spec.program() {
             let base = factory.start(&spec, program)?;
-            let declaration = None;
-            return Self::start(Parts { spec, base, variants, declaration, factory, stats }, queue);
+            let (declaration, on_demand) = (None, None);
+            let parts = Parts { spec, base, variants, declaration, on_demand, factory, stats };
+            return Self::start(parts, queue);
         }
         let declaration = spec.declared(&factory.read_budget(&spec))?;
         let named = named_shapes(&spec, declaration.as_ref())?;
+        let on_demand = OnDemand::new(&spec, &factory)?;
+        on_demand.iter().for_each(|on_demand| on_demand.set_first(named.first()));
+        let make_room = |peak: PeakBytes| {
+            on_demand.iter().for_each(|on_demand| on_demand.wait_for_room(&factory, peak));
+        };
         let order = VariantOrder {
             spec: &spec,
             declaration: declaration.as_ref(),
@@ -40,6 +54,7 @@ impl LoadedModel {
             taken: 0,
             kept: 0,
             payer: None,
+            room: Some(&make_room),
         };
         let base = factory.make(&order)?;
         variants.pin(base.shapes(), base.clone());
@@ -56,7 +71,14 @@ impl LoadedModel {
         if spec.max_batch() > 1 {
             wide.iter().try_for_each(|shapes| check_outputs(&spec, &variants, shapes))?;
         }
-        Self::start(Parts { spec, base, variants, declaration, factory, stats }, queue)
+        let parts = Parts { spec, base, variants, declaration, on_demand, factory, stats };
+        let served = Self::start(parts, queue)?;
+        if let Some(on_demand) = &served.on_demand {
+            let weak = Arc::downgrade(&served);
+            let network: Weak<dyn Network> = weak;
+            on_demand.begin(network, served.variants.pinned_bytes());
+        }
+        Ok(served)
     }
 
     /// Creates the network for these shapes, for a principal that may be charged `max` bytes.
@@ -75,6 +97,8 @@ impl LoadedModel {
     }
 
     fn get_or_make(&self, shapes: &Shapes, tenant: &Arc<Tenant>, max: u64) -> Result<Arc<Variant>> {
+        let is_over = || self.entries.is_over();
+        let _stay = self.stay(Class::BestEffort, RETURN_TIMEOUT, &is_over)?;
         loop {
             if let Some(made) = self.variants.get(shapes, &tenant.principal) {
                 return Ok(made); // by another request of its principal
@@ -96,6 +120,7 @@ impl LoadedModel {
                 taken: self.variants.bytes(),
                 kept: self.variants.pinned_bytes(),
                 payer: Some((tenant, max)),
+                room: None,
             };
             let refused = match self.factory.make(&order) {
                 Ok(made) => {
@@ -113,6 +138,62 @@ impl LoadedModel {
                 return Err(refused.error);
             }
         }
+    }
+}
+
+impl Network for LoadedModel {
+    fn leave(&self) -> Result<Held> {
+        let Some(on_demand) = &self.on_demand else { return Ok(Held::new()) };
+        on_demand.leave(|| {
+            self.variants.expire(Duration::ZERO); // networks of shapes that requests chose
+            let bytes = self.variants.pinned_bytes();
+            self.free_variants();
+            bytes
+        })
+    }
+
+    fn come_back(&self) -> Result<()> {
+        let Some(on_demand) = &self.on_demand else { return Ok(()) };
+        on_demand.come_back(|| {
+            let made = self.fill_variants(on_demand.first());
+            let made = made.inspect_err(|_| self.free_variants());
+            made.map_err(|error| self.node().diagnose(error))?;
+            Ok(self.variants.pinned_bytes())
+        })
+    }
+}
+
+impl LoadedModel {
+    /// Frees the memory of all variants. Those that queued requests hold exist without it.
+    fn free_variants(&self) {
+        self.variants.all().iter().for_each(|(_, variant)| variant.leave());
+    }
+
+    /// Makes the networks of all variants anew, from its files. `first` has the shapes of the
+    /// default network, if they are named.
+    fn fill_variants(&self, first: Option<&Shapes>) -> Result<()> {
+        let order = VariantOrder {
+            spec: &self.spec,
+            declaration: self.declaration.as_ref(),
+            shapes: first,
+            base: None,
+            taken: 0,
+            kept: 0,
+            payer: None,
+            room: None,
+        };
+        let made = self.factory.make(&order)?;
+        self.base.fill(&made)?;
+        for (shapes, variant) in self.variants.all() {
+            if Arc::ptr_eq(&variant, &self.base) {
+                continue;
+            }
+            let (taken, base) = (self.variants.bytes(), Some(&*self.base));
+            let order = VariantOrder { shapes: Some(&shapes), base, taken, kept: taken, ..order };
+            let made = self.factory.make(&order)?;
+            variant.fill(&made)?;
+        }
+        Ok(())
     }
 }
 

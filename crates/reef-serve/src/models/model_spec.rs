@@ -16,6 +16,7 @@ use reef::models::{Budget, Model, Scales};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Seed of the weights of built-in networks, as in the other commands.
 const SEED: u64 = 2022;
@@ -42,6 +43,8 @@ pub(crate) struct ModelSpec {
     profile: Option<PathBuf>,
     /// True if kernels without stored latencies are measured.
     pub(crate) measure: bool,
+    /// Time without a request after which a network leaves its device, if it is there on demand.
+    pub(crate) idle: Option<Duration>,
     pub(crate) instances: Instances,
     /// Rule that selects its devices.
     pub(crate) placing: Placing,
@@ -88,6 +91,7 @@ impl ModelSpec {
         let Description { size, batch, measure, instances, .. } = *description;
         let (name, shapes) = (name.clone(), description.shapes.clone());
         let (batching, placing) = (description.batching(), description.placing());
+        let idle = description.idle_time();
         let state = description.state().map_err(|why| of(&name, version, Error::Invalid(why)))?;
         Ok(Self {
             name,
@@ -102,6 +106,7 @@ impl ModelSpec {
             place,
             profile,
             measure,
+            idle,
             instances,
             placing,
             state,
@@ -124,6 +129,7 @@ impl ModelSpec {
             place: PathBuf::new(),
             profile: None,
             measure: false,
+            idle: description.idle_time(),
             instances: description.instances,
             placing: description.placing(),
             state: None,
@@ -210,6 +216,7 @@ impl ModelSpec {
             scales: None,
             profile: None,
             measure: false,
+            idle: None,
             ..self.clone()
         })
     }

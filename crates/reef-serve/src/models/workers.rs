@@ -11,6 +11,8 @@ use crate::requests::batch::{Batch, BatchNetwork, Batching, Outcome};
 use crate::requests::job::{Job, Phases};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 /// A worker thread of a model.
 struct Worker<'a> {
@@ -28,6 +30,16 @@ impl LoadedModel {
         let mut worker = Worker { id, instance_id, keeps: self.spec.is_process(), kept: None };
         let (class, queue) = (id.class, self.queue(id.class));
         while let Some(job) = queue.pop(id.number) {
+            let left = job.deadline.saturating_duration_since(Instant::now());
+            let is_closing = || self.factory.closing.load(Ordering::SeqCst);
+            let stay = self.stay(class, left, &|| job.is_gone() || is_closing());
+            let _stay = match stay {
+                Ok(stay) => stay,
+                Err(error) => {
+                    self.answer(&worker, job, Err(error), Phases::default());
+                    continue;
+                }
+            };
             match self.batching(class, &job) {
                 None => self.serve_one(&mut worker, job),
                 Some(batching) => {

@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::observe::latency::Latencies;
 use crate::observe::metrics::Metrics;
 use crate::observe::tracer::Tracer;
+use crate::residency::networks::Networks;
 use crate::residency::residents::Residents;
 use crate::suspend::memory_policy::MemoryPolicy;
 use crate::suspend::suspensions::Suspensions;
@@ -29,8 +30,10 @@ pub(crate) struct Observer {
     pub(crate) limits: OnceLock<Arc<RwLock<Audit>>>,
     /// Set if guests may register.
     pub(crate) suspensions: OnceLock<Arc<Suspensions>>,
-    /// Models that are on the GPU on demand. Set if guests may register.
+    /// Models that are on their device on demand. Set before the first one is loaded.
     pub(crate) residents: OnceLock<Arc<Residents>>,
+    /// The daemon's own networks among them.
+    pub(crate) networks: Arc<Networks>,
     /// Memory for real-time work, once guests may register.
     pub(crate) memory_policy: OnceLock<MemoryPolicy>,
 }

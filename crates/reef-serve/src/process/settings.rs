@@ -2,7 +2,7 @@
 
 use super::user::User;
 use crate::error::{Error, Result};
-use crate::residency::idle;
+use crate::residency::idle::{self, ResidencyKind};
 use reef_guest::limit;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -60,15 +60,6 @@ pub(crate) struct ProcessSettings {
     /// Configuration in Triton's form, as JSON, that the process is told.
     #[serde(skip)]
     config: Option<String>,
-}
-
-/// Times at which the memory of a process is on the GPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum ResidencyKind {
-    Always,
-    /// While requests need it.
-    OnDemand,
 }
 
 /// Wishes of a process that is on the GPU on demand.

@@ -1,8 +1,12 @@
 //! State of one process.
 
-use super::facts::{Facts, Held, Residency, ResidencyState};
+use super::facts::{Facts, Held, Residency, ResidencyState, is_budget};
+use crate::class::Class;
 use reef_suspend::Uuid;
 use std::time::{Duration, Instant, SystemTime};
+
+/// Time without a request after which a real-time process leaves for a best-effort one.
+pub(super) const REST_TIME: Duration = Duration::from_secs(1);
 
 /// Number of a process in the table.
 pub(super) type Id = u64;
@@ -22,8 +26,16 @@ pub(super) struct Entry {
     pub(super) pid: Option<u32>,
     /// True while a request runs, or waits for a process that starts.
     pub(super) is_used: bool,
+    /// Number of these requests. A network may have several.
+    pub(super) uses: usize,
     /// True while a request waits for its return.
     pub(super) is_awaited: bool,
+    /// Number of these requests.
+    pub(super) waiters: usize,
+    /// Number of real-time requests of a network, which serves both classes, and the end of the
+    /// last one.
+    pub(super) real_time: usize,
+    pub(super) real_time_used: Option<Instant>,
     /// Number among those that wait for room.
     pub(super) turn: Option<u64>,
     /// True for a start that has room.
@@ -56,7 +68,11 @@ impl Entry {
             state: ResidencyState::Absent,
             pid: None,
             is_used: false,
+            uses: 0,
             is_awaited: false,
+            waiters: 0,
+            real_time: 0,
+            real_time_used: None,
             turn: None,
             is_admitted: false,
             has_answered: false,
@@ -80,9 +96,24 @@ impl Entry {
         Some(there.fold(0_u64, |sum, (_, bytes)| sum.saturating_add(*bytes)))
     }
 
+    /// Returns its bytes on all devices. `None`: not known.
     pub(super) fn bytes(&self) -> Option<u64> {
         let held = self.held.as_ref()?;
-        Some(held.iter().fold(0_u64, |sum, (_, bytes)| sum.saturating_add(*bytes)))
+        let sum = |of_budgets: bool| {
+            let some = held.iter().filter(|(of, _)| is_budget(of) == of_budgets);
+            some.fold(0_u64, |sum, (_, bytes)| sum.saturating_add(*bytes))
+        };
+        Some(sum(false).max(sum(true))) // those of a budget are the same bytes
+    }
+
+    /// Returns the class that decides about its departure: a network is real-time while it serves
+    /// such requests, and for [`REST_TIME`] afterwards.
+    pub(super) fn class(&self, now: Instant) -> Class {
+        let rests = |end: Instant| now.saturating_duration_since(end) < REST_TIME;
+        if self.real_time > 0 || self.real_time_used.is_some_and(rests) {
+            return Class::RealTime;
+        }
+        self.facts.name.class
     }
 
     pub(super) fn is_due(&self, now: Instant) -> bool {

@@ -1,4 +1,4 @@
-//! Facts about a process that is on the GPU on demand.
+//! Facts about a process or network that is on its device on demand.
 
 use crate::class::Class;
 use reef_suspend::Uuid;
@@ -59,6 +59,23 @@ impl ResidencyState {
 
 /// Bytes of device memory.
 pub(crate) type Held = Vec<(Uuid, u64)>;
+
+/// Begin of the identities of [budgets](budget_of). No GPU has such an identity.
+const BUDGET: [u8; 8] = [0xff; 8];
+
+/// Returns the identity of the daemon's budget for a device, which counts as a device of its own:
+/// the daemon's networks take memory of both. `index` is that of the device among the daemon's.
+pub(crate) fn budget_of(index: usize) -> Uuid {
+    let mut identity = [0; 16];
+    identity[..8].copy_from_slice(&BUDGET);
+    identity[8..].copy_from_slice(&(index as u64).to_be_bytes());
+    identity
+}
+
+/// True if this is the identity of a budget.
+pub(crate) fn is_budget(device: &Uuid) -> bool {
+    device.starts_with(&BUDGET)
+}
 
 /// State of a process at one moment, for listings and metrics.
 #[derive(Debug, Clone)]

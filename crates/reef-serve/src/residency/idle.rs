@@ -1,8 +1,19 @@
-//! Time without a request after which a process leaves the GPU, as it is configured.
+//! Residency of a model as it is configured.
 
+use serde::Deserialize;
 use std::time::Duration;
 
-/// Time if none is configured.
+/// Times at which the memory of a model is on its device.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum ResidencyKind {
+    #[default]
+    Always,
+    /// While requests need it.
+    OnDemand,
+}
+
+/// Time without a request after which a model leaves, if none is configured.
 pub(crate) const DEFAULT: Duration = Duration::from_secs(30);
 
 /// Units of times, with their milliseconds.

@@ -1,5 +1,5 @@
-//! Processes of models that are on the GPU on demand: they leave its memory while no request needs
-//! them, and return for the next one.
+//! Processes of models, and networks of the daemon, that are on their device on demand: they leave
+//! its memory while no request needs them, and return for the next one.
 //!
 //! ```text
 //!             room                idle, or room for another
@@ -9,7 +9,8 @@
 //!                                  request, and room
 //! ```
 //!
-//! - **In**: uses of processes by requests; starts and ends of processes; free memory.
+//! - **In**: uses of processes by requests; starts and ends of processes; free memory. A network is
+//!   a process here, with a number of its own.
 //! - **Out**: suspensions and returns, one at a time, by a thread of their own.
 //! - **Invariant**: a process that works on a request does not leave. One that has returned for a
 //!   request answers it before it leaves again. Room is given in the order in which processes began
@@ -20,6 +21,7 @@ mod entry;
 pub(crate) mod facts;
 pub(crate) mod idle;
 pub(crate) mod mover;
+pub(crate) mod networks;
 pub(crate) mod residents;
 mod steps;
 mod table;

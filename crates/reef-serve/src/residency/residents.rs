@@ -231,25 +231,94 @@ impl Resident {
         time: Duration,
         gone: &dyn Fn() -> bool,
     ) -> Result<ResidentUse<'_>, Refusal> {
+        self.begin_use(time, gone).map(|()| ResidentUse(self))
+    }
+
+    /// Begins a use as [`enter`](Self::enter) does, until [`end_use`](Self::end_use).
+    ///
+    /// # Errors
+    ///
+    /// Errors of [`enter`](Self::enter).
+    pub(crate) fn begin_use(&self, time: Duration, gone: &dyn Fn() -> bool) -> Result<(), Refusal> {
         let (begun, mut is_told) = (Instant::now(), false);
         let mut state = self.lock();
-        loop {
+        let result = loop {
             let refusal = self.refusal(&state.table);
             if refusal.is_none() && state.table.try_use(self.id) {
-                return Ok(ResidentUse(self));
+                break Ok(());
             }
             let is_over = begun.elapsed() >= time || MutexGuard::unlocked(&mut state, gone);
             let late = is_over.then(|| Refusal::Away(no_room()));
             if let Some(refusal) = refusal.or(late) {
-                state.table.end_wait(self.id);
-                self.all.change.notify_all();
-                return Err(refusal);
+                break Err(refusal);
             }
             if !std::mem::replace(&mut is_told, true) {
+                state.table.begin_wait(self.id);
                 self.all.change.notify_all(); // once, or those that wait would wake each other
             }
             self.all.change.wait_for(&mut state, POLL_INTERVAL);
+        };
+        if is_told {
+            state.table.note_waited(self.id);
         }
+        if result.is_err() {
+            state.table.end_wait(self.id);
+            self.all.change.notify_all();
+        }
+        result
+    }
+
+    /// Ends a use.
+    pub(crate) fn end_use(&self) {
+        let mut state = self.lock();
+        state.table.end_use(self.id, Instant::now());
+        if state.table.has_turns() {
+            self.all.change.notify_all();
+        }
+    }
+
+    /// Waits until there is room for the start of a network with these bytes.
+    ///
+    /// # Errors
+    ///
+    /// Errors of [`wait_for_room`](Self::wait_for_room).
+    pub(crate) fn wait_for(
+        &self,
+        needs: Held,
+        time: Duration,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<()> {
+        self.note_needs(needs);
+        self.wait_for_room(time, is_over)
+    }
+
+    /// Notes that a network is on its device, with these bytes. `number` stands for a process's.
+    pub(crate) fn note_network(&self, number: u32, held: Held) {
+        let mut state = self.lock();
+        state.table.note_start(self.id, number, Instant::now());
+        state.table.note_needs(self.id, held);
+        drop(state);
+        self.all.change.notify_all();
+    }
+
+    /// Notes the bytes that a network has, or that its return needs.
+    pub(crate) fn note_needs(&self, held: Held) {
+        self.lock().table.note_needs(self.id, held);
+    }
+
+    /// Counts a real-time request of a network, before it waits.
+    pub(crate) fn begin_real_time(&self) {
+        self.lock().table.begin_real_time(self.id);
+    }
+
+    /// Ends a real-time request of a network.
+    pub(crate) fn end_real_time(&self) {
+        self.lock().table.end_real_time(self.id, Instant::now());
+    }
+
+    /// Has a process that does not return be tried again.
+    pub(crate) fn forget_failures(&self) {
+        self.lock().table.forget_failures(self.id);
     }
 
     /// Returns the reason for which no request may wait for the process, if there is one.
@@ -290,11 +359,7 @@ pub(crate) struct ResidentUse<'a>(&'a Resident);
 
 impl Drop for ResidentUse<'_> {
     fn drop(&mut self) {
-        let mut state = self.0.lock();
-        state.table.end_use(self.0.id, Instant::now());
-        if state.table.has_turns() {
-            self.0.all.change.notify_all();
-        }
+        self.0.end_use();
     }
 }
 

@@ -1,7 +1,7 @@
 //! Next step for the processes: departures, returns and starts, one at a time.
 
 use super::choice::{Candidate, least_valuable};
-use super::entry::{Entry, Id, Target};
+use super::entry::{Entry, Id, REST_TIME, Target};
 use super::facts::{Held, ResidencyState};
 use super::table::Table;
 use crate::class::Class;
@@ -14,9 +14,6 @@ pub(super) type FreeBytes = BTreeMap<Uuid, Option<u64>>;
 
 /// Interval between readings of free memory while a process waits for room.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-
-/// Time without a request after which a real-time process leaves for a best-effort one.
-const REST_TIME: Duration = Duration::from_secs(1);
 
 /// Next step of the thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,7 +126,7 @@ impl Table {
     /// Returns the least valuable process of a device that may leave for `want`: of those that work
     /// on a request, or of the others.
     fn leaver(&self, want: Id, device: Uuid, is_used: bool, now: Instant) -> Option<Id> {
-        let class = self.entries.get(&want)?.facts.name.class;
+        let class = self.entries.get(&want)?.class(now);
         let unused = |entry: &Entry| {
             let since = now.saturating_duration_since(entry.used);
             if entry.is_used { Duration::ZERO } else { since }
@@ -137,7 +134,7 @@ impl Table {
         let may_leave = |id: Id, entry: &Entry| {
             let is_there = entry.state == ResidencyState::Resident && !entry.is_suspended;
             let owes_answer = entry.is_awaited && !entry.has_answered;
-            let own = entry.facts.name.class;
+            let own = entry.class(now);
             let yields = own != Class::RealTime || class == Class::RealTime;
             let has_memory = entry.bytes_on(device) != Some(0);
             id != want
@@ -151,7 +148,7 @@ impl Table {
         let leavers = self.entries.iter().filter(|(id, entry)| may_leave(**id, entry));
         let candidates = leavers.map(|(&id, entry)| Candidate {
             id,
-            class: entry.facts.name.class,
+            class: entry.class(now),
             unused: unused(entry),
             bytes: entry.bytes_on(device).unwrap_or(0),
         });

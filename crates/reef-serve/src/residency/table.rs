@@ -121,18 +121,39 @@ impl Table {
             ResidencyState::Resident => !entry.must_leave,
             ResidencyState::Leaving | ResidencyState::Away | ResidencyState::Returning => false,
         };
-        (entry.is_used, entry.is_awaited) = (is_there, !is_there);
+        entry.is_awaited = !is_there;
         if !is_there {
             self.take_turn(id);
-        } else if entry.state == ResidencyState::Resident {
+            return false;
+        }
+        entry.uses += 1;
+        entry.is_used = true;
+        if entry.state == ResidencyState::Resident {
             entry.turn = None;
         }
-        is_there
+        true
     }
 
-    /// Ends the wait of a request.
-    pub(super) fn end_wait(&mut self, id: Id) {
+    /// Counts a request that waits.
+    pub(super) fn begin_wait(&mut self, id: Id) {
         if let Some(entry) = self.entries.get_mut(&id) {
+            entry.waiters += 1;
+        }
+    }
+
+    /// Counts a request that waits no longer.
+    pub(super) fn note_waited(&mut self, id: Id) {
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.waiters = entry.waiters.saturating_sub(1);
+            entry.is_awaited |= entry.waiters > 0;
+        }
+    }
+
+    /// Ends the wait, unless another request waits.
+    pub(super) fn end_wait(&mut self, id: Id) {
+        if let Some(entry) = self.entries.get_mut(&id)
+            && entry.waiters == 0
+        {
             entry.is_awaited = false;
             if entry.state != ResidencyState::Starting {
                 entry.turn = None;
@@ -143,7 +164,37 @@ impl Table {
     /// Ends a use.
     pub(super) fn end_use(&mut self, id: Id, now: Instant) {
         if let Some(entry) = self.entries.get_mut(&id) {
-            (entry.is_used, entry.has_answered, entry.used) = (false, true, now);
+            entry.uses = entry.uses.saturating_sub(1);
+            (entry.is_used, entry.has_answered, entry.used) = (entry.uses > 0, true, now);
+        }
+    }
+
+    /// Counts a real-time request of a network.
+    pub(super) fn begin_real_time(&mut self, id: Id) {
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.real_time += 1;
+        }
+    }
+
+    /// Ends a real-time request of a network.
+    pub(super) fn end_real_time(&mut self, id: Id, now: Instant) {
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.real_time = entry.real_time.saturating_sub(1);
+            entry.real_time_used = Some(now);
+        }
+    }
+
+    /// Notes the bytes that a network has, or needs before it is there.
+    pub(super) fn note_needs(&mut self, id: Id, held: Held) {
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.held = Some(held).filter(|held| !held.is_empty());
+        }
+    }
+
+    /// Has a process that does not return be tried again.
+    pub(super) fn forget_failures(&mut self, id: Id) {
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.failed_returns = 0;
         }
     }
 

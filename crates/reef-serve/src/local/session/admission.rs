@@ -65,6 +65,7 @@ pub(super) fn admit<'a>(
     let stay = server.clients.stay_local(granted.class)?;
     let slots = config.limits.ring as u32;
     let layout = Layout { slots, input: model.base.inputs.bytes, output: model.base.outputs.bytes };
+    let resident = model.stay(granted.class, config.times.request(), &|| false)?;
     let memory = take_memory(server, &config, &tenant, &model, &granted, layout)?;
     let (segment, fd) = Segment::create(layout)?;
     let instances = granted.instances(&model, &tenant, &segment);
@@ -91,6 +92,7 @@ pub(super) fn admit<'a>(
         segment,
         _memory: memory,
         _stay: stay,
+        _resident: resident,
         _connected: granted.connected,
     })
 }

@@ -14,6 +14,7 @@ use crate::local::segment::Segment;
 use crate::local::slot::Slot;
 use crate::models::budget::Reservation;
 use crate::models::loaded_model::{LoadedModel, is_sound};
+use crate::models::shaped::on_demand::Stay;
 use crate::net::identity::client_id::ClientId;
 use crate::net::identity::peer::ConnectionGuard;
 use crate::net::quota::admission::Permit;
@@ -50,6 +51,8 @@ pub(super) struct Session<'a> {
     pub(super) segment: Segment,
     pub(super) _memory: ([Reservation; 2], MemoryReservation),
     pub(super) _stay: Option<Permit>,
+    /// Keeps a model on its device that is there on demand.
+    pub(super) _resident: Option<Stay>,
     /// Counts as load of its device.
     pub(super) _load: LoadGuard,
     /// Keeps its claim.

@@ -95,7 +95,9 @@ fn served(device: Arc<Device>) -> Arc<LoadedModel> {
         observer: Arc::default(),
     });
     let variants = Variants::new(1, 1);
-    let parts = Parts { spec, base, variants, declaration: None, factory, stats: Arc::default() };
+    let (declaration, on_demand) = (None, None);
+    let stats = Arc::default();
+    let parts = Parts { spec, base, variants, declaration, on_demand, factory, stats };
     LoadedModel::start(parts, 8).unwrap()
 }
 

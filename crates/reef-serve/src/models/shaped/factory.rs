@@ -48,6 +48,19 @@ pub(crate) struct VariantOrder<'a> {
     pub(crate) kept: u64,
     /// Tenant that its memory is charged to, and the limit of that tenant.
     pub(crate) payer: Option<(&'a Arc<Tenant>, u64)>,
+    /// Makes room for it, before its memory is reserved.
+    pub(crate) room: Option<&'a dyn Fn(PeakBytes)>,
+}
+
+/// Bytes of a network while it is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PeakBytes {
+    /// Those that it keeps.
+    pub(crate) own: u64,
+    /// Host memory for its largest layer on its way to the device.
+    pub(crate) staged: u64,
+    /// Host memory that its files were read into.
+    pub(crate) reading: u64,
 }
 
 /// Variants that can be evicted to make a network fit.
@@ -108,11 +121,14 @@ impl VariantFactory {
         let (bytes, sizes) = self.bytes(order, &read)?;
         // Few constants differ from those of the base.
         let own = if order.base.is_some() { bytes - sizes.weights } else { bytes };
+        let staged = staged_bytes(&read);
+        let peak = PeakBytes { own, staged, reading: reading.used() };
+        order.room.iter().for_each(|room| room(peak));
         let mut taken = order.charge(own)?;
-        let (mut memory, staged) = self.reserve(order, bytes, staged_bytes(&read))?;
+        let (mut memory, staged) = self.reserve(order, bytes, staged)?;
         self.make_room(order, own);
         let loaded = match order.base {
-            Some(base) => self.node.engine.load_sharing(read, &*base.loaded)?,
+            Some(base) => self.node.engine.load_sharing(read, &*base.loaded()?)?,
             None => self.node.engine.load(read, spec.measure)?,
         };
         drop((reading, staged)); // the weights are on the device
@@ -164,7 +180,9 @@ impl VariantFactory {
             let why = "process.residency = \"on-demand\" requires guests.listen = true (reef serve --guests)";
             Error::Invalid(why.into())
         };
-        self.observer.residents.get().ok_or_else(without).map(Some)
+        // Without guests only the daemon's own networks move.
+        let has_guests = self.observer.suspensions.get().is_some();
+        self.observer.residents.get().filter(|_| has_guests).ok_or_else(without).map(Some)
     }
 
     /// Has best-effort programs leave the device where a real-time model needs their memory. A

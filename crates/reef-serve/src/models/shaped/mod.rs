@@ -12,5 +12,6 @@
 //!   since. Variants that `model.toml` names stay.
 
 pub(crate) mod factory;
+pub(crate) mod on_demand;
 pub(crate) mod variant;
 pub(crate) mod variants;

@@ -174,6 +174,15 @@ impl Variants {
         dropped.is_some()
     }
 
+    /// Returns all variants that exist.
+    pub(crate) fn all(&self) -> Vec<(Shapes, Arc<Variant>)> {
+        let state = self.state.lock();
+        let pinned = state.pinned.iter().map(|(of, variant)| (of.clone(), variant.clone()));
+        let made =
+            state.made.iter().filter_map(|(of, made)| Some((of.clone(), made.variant.upgrade()?)));
+        pinned.chain(made).collect()
+    }
+
     /// Number of variants.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {

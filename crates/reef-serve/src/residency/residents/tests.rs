@@ -166,3 +166,21 @@ fn request_without_room_or_client_does_not_wait_on() {
     drop(used);
     drop(all[1].enter(MINUTE, &|| false).unwrap());
 }
+
+/// As those of a network, which serves several at a time.
+#[test]
+fn requests_for_the_same_return_are_all_answered() {
+    let (device, _residents, all) = start(1, Duration::from_millis(1), false);
+    wait("its departure", || all[0].is_away());
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..20 {
+                    let _used = all[0].enter(MINUTE, &|| false).unwrap();
+                    assert!(device.away.lock().is_empty(), "it is on the GPU");
+                }
+            });
+        }
+    });
+    wait("its departure after the last one", || all[0].is_away());
+}

@@ -1,5 +1,5 @@
 use super::*;
-use crate::residency::facts::{Facts, ProcessName};
+use crate::residency::facts::{Facts, ProcessName, budget_of};
 use crate::suspend::suspensions::Suspender;
 
 const GPU: Uuid = [7; 16];
@@ -329,4 +329,59 @@ fn process_that_an_operator_suspended_is_left_alone() {
         ResidencyState::Resident,
         "an operator has brought it back"
     );
+}
+
+#[test]
+fn network_leaves_after_the_last_of_its_requests() {
+    let mut machine = Machine::new();
+    let id = machine.add_resident(Class::BestEffort, 300);
+    assert!(machine.table.try_use(id) && machine.table.try_use(id), "two at a time");
+    machine.table.end_use(id, machine.now);
+    machine.pass(3600);
+    assert_eq!(machine.next(), Step::Sleep(None), "the other one runs");
+    machine.table.end_use(id, machine.now);
+    machine.pass(30);
+    assert_eq!(machine.next(), Step::Leave(target(id)));
+}
+
+#[test]
+fn network_is_real_time_while_it_serves_such_requests() {
+    let mut machine = Machine::new();
+    let network = machine.add_resident(Class::BestEffort, 400);
+    let wanted = machine.add_away(Class::BestEffort, 400);
+    machine.table.begin_real_time(network);
+    machine.answer(network);
+    machine.table.end_real_time(network, machine.now);
+    assert!(!machine.table.try_use(wanted));
+    machine.run();
+    assert_eq!(machine.table.state_of(network), ResidencyState::Resident, "it has not rested");
+    machine.pass(1);
+    machine.run();
+    assert_eq!(machine.resident, BTreeSet::from([wanted]));
+}
+
+#[test]
+fn one_of_several_waiting_requests_keeps_the_turn() {
+    let mut machine = Machine::new();
+    let id = machine.add_away(Class::BestEffort, 300);
+    for _ in 0..2 {
+        assert!(!machine.table.try_use(id));
+        machine.table.begin_wait(id);
+    }
+    machine.table.note_waited(id);
+    machine.table.end_wait(id); // the time of one is over
+    assert_eq!(machine.next(), Step::Return(target(id)), "the other one waits");
+    machine.table.note_return(target(id), Some(IDLE), machine.now);
+    assert!(machine.table.try_use(id));
+    machine.table.note_waited(id);
+    machine.answer(id);
+    assert_eq!(machine.next(), Step::Sleep(None), "it is in use");
+}
+
+#[test]
+fn bytes_of_a_budget_are_not_counted_twice() {
+    let mut machine = Machine::new();
+    let id = machine.add_resident(Class::BestEffort, 1);
+    machine.table.note_needs(id, vec![(GPU, 5), (budget_of(0), 5)]);
+    assert_eq!(machine.table.all()[0].bytes, Some(5));
 }

@@ -295,3 +295,131 @@ fn slow_load_of_one_model_delays_no_other() {
     });
     assert_eq!(fixture.server.registry.len(), 2);
 }
+
+/// A daemon whose models are networks that leave their device after this time.
+fn on_demand(test: &str, idle: &str, change: impl FnOnce(&mut Config)) -> Fixture {
+    let fixture = Fixture::new(test, |config| {
+        config.models.load.clear();
+        change(config);
+    });
+    for name in ["tiny", "other"] {
+        let network = "network = \"resnet18\"\nsize = 32\nseed = 1\n";
+        let text = format!("{network}residency = \"on-demand\"\nidle = \"{idle}\"\n");
+        std::fs::write(fixture.folder.join(name).join("model.toml"), text).unwrap();
+        fixture.server.registry.load(&ModelName::new(name).unwrap()).unwrap();
+    }
+    fixture
+}
+
+/// Returns the state of a model's network and the number of its returns.
+fn residency(fixture: &Fixture, model: &str) -> Option<(&'static str, u64)> {
+    let all = fixture.server.observer.residents.get()?.all();
+    let found = all.into_iter().find(|one| one.name.model == model);
+    found.map(|one| (one.state.name(), one.returns))
+}
+
+fn until_away(fixture: &Fixture, model: &str) -> u64 {
+    let away = || residency(fixture, model).filter(|(state, _)| *state == "away");
+    until("its departure", away).1
+}
+
+#[test]
+fn idle_network_leaves_and_returns_for_a_request() {
+    let fixture = on_demand("residency-idle", "1ms", |_| ());
+    let registry = &fixture.server.registry;
+    let mut answers = Vec::new();
+    for priority in [1, 2, 1] {
+        let returns = until_away(&fixture, "tiny");
+        answers.push(block_on(fixture.server.infer(fixture.inference(priority))).unwrap());
+        assert!(residency(&fixture, "tiny").is_some_and(|(_, now)| now > returns));
+    }
+    assert!(answers[0] == answers[2], "its weights are the same");
+    until_away(&fixture, "tiny");
+    until_away(&fixture, "other");
+    assert_eq!(registry.budget().used(), 0, "all memory is free");
+    let of = "model=\"tiny\",version=\"1\",class=\"be\",instance=\"0\"";
+    let line = format!("reef_model_residency{{{of},device=\"cpu:0\",state=\"away\"}} 1\n");
+    assert!(fixture.server.metrics_now().contains(&line), "{}", fixture.server.metrics_now());
+    registry.unload(&ModelName::new("tiny").unwrap()).unwrap();
+    until("its end", || residency(&fixture, "tiny").is_none().then_some(()));
+}
+
+/// A load takes 2.4 times the bytes of a network for a while: what it is read into, and copies of
+/// its largest layer.
+#[test]
+fn networks_that_do_not_fit_together_take_turns() {
+    let both = on_demand("residency-both", "1h", |_| ()).server.registry.budget().used();
+    let mib = both * 29 / 20 >> 20;
+    let fixture = on_demand("residency-turns", "1h", |config| config.memory.total_mib = mib);
+    let state = |model| residency(&fixture, model).map(|(state, _)| state);
+    assert_eq!((state("tiny"), state("other")), (Some("away"), Some("resident")), "at the load");
+    let mut last = None;
+    for model in ["tiny", "other", "tiny"] {
+        let answer = block_on(fixture.server.infer(fixture.inference_of(model, 2))).unwrap();
+        assert_eq!(state(model), Some("resident"));
+        assert!(last.replace(answer.clone()).is_none_or(|before| before == answer));
+    }
+    assert_eq!(state("other"), Some("away"));
+}
+
+#[test]
+fn network_stays_while_a_request_uses_it() {
+    let fixture = on_demand("residency-used", "1ms", |_| ());
+    let model = fixture.server.registry.get("tiny", "").unwrap();
+    let minute = Duration::from_secs(60);
+    let stay = model.stay(Class::RealTime, minute, &|| false).unwrap();
+    assert!(stay.is_some());
+    until_away(&fixture, "other"); // which was as idle
+    for _ in 0..3 {
+        let _short = model.stay(Class::BestEffort, minute, &|| false).unwrap();
+    }
+    until("a departure of the other one", || {
+        block_on(fixture.server.infer(fixture.inference_of("other", 2))).unwrap();
+        (until_away(&fixture, "other") >= 3).then_some(())
+    });
+    assert_eq!(residency(&fixture, "tiny").map(|(state, _)| state), Some("resident"));
+    drop(stay);
+    until_away(&fixture, "tiny");
+}
+
+#[test]
+fn request_that_cannot_wait_for_the_return_is_refused() {
+    let fixture = on_demand("residency-late", "1ms", |_| ());
+    until_away(&fixture, "tiny");
+    let timeout = Some(Duration::ZERO);
+    let inference = Inference { timeout, ..fixture.inference(2) };
+    let said = block_on(fixture.server.infer(inference)).unwrap_err();
+    assert!(matches!(said, Error::Unavailable(_) | Error::Deadline(_)), "{said}");
+    block_on(fixture.server.infer(fixture.inference(2))).unwrap();
+}
+
+#[test]
+fn networks_of_shapes_leave_with_the_model() {
+    let description = "residency = \"on-demand\"\nidle = \"1ms\"\nmax_batch = 4\n";
+    let fixture = open("residency-shapes", description, |_| ());
+    for tokens in [2, 3, 2] {
+        until_away(&fixture, "sums");
+        assert_eq!(fixture.server.registry.budget().used(), 0);
+        let answer = block_on(fixture.ask_sums("a", &[1, tokens, 4])).unwrap();
+        let (info, output) = answer.tensors().next().unwrap();
+        assert_eq!(info.shape, [1, tokens, 3]);
+        let got: Vec<f32> = to_floats(&output.bytes).collect();
+        let want = (0..tokens).flat_map(|row| [(16 * row + 6) as f32; 3]);
+        assert_eq!(got, want.collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn network_whose_file_has_gone_is_refused_with_the_reason() {
+    let description = "residency = \"on-demand\"\nidle = \"1ms\"\n";
+    let fixture = open("residency-gone", description, |_| ());
+    until_away(&fixture, "sums");
+    let file = fixture.folder.join("sums/1/model.onnx");
+    let aside = fixture.folder.join("model.onnx");
+    std::fs::rename(&file, &aside).unwrap();
+    let said = block_on(fixture.ask_sums("a", &[1, 2, 4])).err().expect("a refusal").to_string();
+    let want = "the model does not return to its device: model sums/1: ";
+    assert!(said.starts_with(want), "{said}");
+    std::fs::rename(&aside, &file).unwrap();
+    block_on(fixture.ask_sums("a", &[1, 2, 4])).unwrap();
+}
