@@ -78,6 +78,32 @@ fn a_connection_may_say_its_class() {
 }
 
 #[test]
+fn network_on_demand_leaves_and_returns_for_requests() {
+    let folder = Daemon::place("network-on-demand");
+    let text = "network = \"resnet18\"\nsize = 32\nseed = 1\nresidency = \"on-demand\"\n\
+                idle = \"1ms\"\n";
+    std::fs::write(folder.path().join("models/tiny/model.toml"), text).unwrap();
+    let daemon = Daemon::start_in(folder, &["device=cpu:0?units=1"]);
+    let of = "model=\"tiny\",version=\"1\",class=\"be\",instance=\"0\",device=\"cpu:0\"";
+    let is = |state: &str| {
+        let line = format!("reef_model_residency{{{of},state=\"{state}\"}} 1");
+        daemon.get("/metrics").lines().any(|one| one == line)
+    };
+    let mut grpc = Grpc::connect(daemon.folder());
+    for class in Class::ALL {
+        within(SOON, "it leaves", || is("away"));
+        grpc.infer(infer_request("tiny", class)).unwrap();
+    }
+    assert!(daemon.metric(&format!("reef_model_returns_total{{{of}}}")) >= 2.0);
+    within(SOON, "its memory is free", || is("away") && daemon.metric("reef_memory_bytes") == 0.0);
+    let mut client = Client::connect("tiny", &options(daemon.folder(), None)).unwrap();
+    client.infer(&vec![0.5; client.input_len()]).unwrap();
+    assert!(is("resident"), "a client of the local path keeps it there");
+    drop(client);
+    within(SOON, "it leaves again", || is("away"));
+}
+
+#[test]
 fn clients_load_nothing_where_that_is_off() {
     let daemon = Daemon::start("on-demand", &["models.on_demand=false"]);
     let connect = |name: &str| Client::connect(name, &options(daemon.folder(), None));
