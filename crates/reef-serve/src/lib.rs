@@ -28,7 +28,7 @@
 //! | `tenants` | rights of each principal, and its use |
 //! | `net` | sockets, peers, tokens, TLS, admission |
 //! | `process` | models that are processes |
-//! | `residency` | processes that are on the GPU on demand |
+//! | `residency` | processes and networks that are on their device on demand |
 //! | `engine` | the devices |
 //! | `config` | the configuration |
 //! | `log_level`, `malloc` | changes of the log's level; return of memory to the system |

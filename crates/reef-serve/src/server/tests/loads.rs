@@ -415,11 +415,11 @@ fn network_whose_file_has_gone_is_refused_with_the_reason() {
     let fixture = open("residency-gone", description, |_| ());
     until_away(&fixture, "sums");
     let file = fixture.folder.join("sums/1/model.onnx");
-    let aside = fixture.folder.join("model.onnx");
-    std::fs::rename(&file, &aside).unwrap();
+    let moved = fixture.folder.join("model.onnx");
+    std::fs::rename(&file, &moved).unwrap();
     let said = block_on(fixture.ask_sums("a", &[1, 2, 4])).err().expect("a refusal").to_string();
     let want = "the model does not return to its device: model sums/1: ";
     assert!(said.starts_with(want), "{said}");
-    std::fs::rename(&aside, &file).unwrap();
+    std::fs::rename(&moved, &file).unwrap();
     block_on(fixture.ask_sums("a", &[1, 2, 4])).unwrap();
 }
