@@ -88,6 +88,7 @@ driver_table! {
         cuPointerGetAttribute(value: *mut c_void, attribute: c_uint, memory: CUdeviceptr);
         cuDeviceGetDefaultMemPool(pool: *mut CUmemoryPool, device: CUdevice);
         cuMemPoolSetAttribute(pool: CUmemoryPool, attribute: c_uint, value: *mut c_void);
+        cuMemPoolTrimTo(pool: CUmemoryPool, keep: usize);
         cuStreamWriteValue32_v2(stream: CUstream, address: CUdeviceptr, value: u32, flags: c_uint);
         cuStreamWaitValue32_v2(stream: CUstream, address: CUdeviceptr, value: u32, flags: c_uint);
         cuFuncGetParamInfo(function: CUfunction, index: usize, offset: *mut usize, size: *mut usize);

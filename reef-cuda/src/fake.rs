@@ -18,6 +18,8 @@ static ALLOC: AtomicU32 = AtomicU32::new(0);
 static WRITES: AtomicU32 = AtomicU32::new(0);
 /// Calls of `cuMemFreeHost`.
 static HOST_FREED: AtomicU32 = AtomicU32::new(0);
+/// Calls of `cuMemPoolTrimTo` that keep nothing.
+static TRIMS: AtomicU32 = AtomicU32::new(0);
 /// The next `cuMemFreeHost` does this before it returns.
 static DURING_HOST_FREE: Mutex<Option<Box<dyn FnOnce() + Send>>> = Mutex::new(None);
 /// Device of all memory of other processes, and how much of it is open.
@@ -119,6 +121,11 @@ extern "C" fn alloc_async(memory: *mut u64, bytes: usize, _: *mut c_void) -> u32
         0 => alloc(memory, bytes),
         code => code,
     }
+}
+
+extern "C" fn trim(_: *mut c_void, keep: usize) -> u32 {
+    TRIMS.fetch_add(u32::from(keep == 0), Ordering::Relaxed);
+    0
 }
 
 extern "C" fn alloc_host(memory: *mut *mut c_void, bytes: usize, _: c_uint) -> u32 {
@@ -309,6 +316,7 @@ fn symbol(name_: &str) -> *mut c_void {
         "cuStreamEndCapture" => graph as *mut c_void,
         "cuMemAlloc_v2" => alloc as *mut c_void,
         "cuMemAllocAsync" => alloc_async as *mut c_void,
+        "cuMemPoolTrimTo" => trim as *mut c_void,
         "cuMemHostAlloc" => alloc_host as *mut c_void,
         "cuMemFreeHost" => free_host as *mut c_void,
         "cuMemHostGetDevicePointer_v2" => device_of as *mut c_void,
@@ -391,6 +399,18 @@ mod tests {
         assert!(!features.contains(&"memory pools".into()), "{features:?}");
         assert!(!features.contains(&"green contexts".into()), "{features:?}");
         device.alloc(64).unwrap();
+    }
+
+    #[test]
+    fn trim_returns_the_memory_of_the_pool_where_there_is_one() {
+        let _answers = Answers::take();
+        let before = TRIMS.load(Ordering::Relaxed);
+        device().trim().unwrap();
+        assert_eq!(TRIMS.load(Ordering::Relaxed), before + 1);
+        for missing in ["cuMemAllocAsync", "cuMemPoolTrimTo"] {
+            open(driver(&[missing]).unwrap(), 0).unwrap().trim().unwrap();
+        }
+        assert_eq!(TRIMS.load(Ordering::Relaxed), before + 1, "the others keep nothing");
     }
 
     #[test]

@@ -40,6 +40,19 @@ unsafe impl Memory for Context {
         !self.own.pools
     }
 
+    fn trim(&self) -> Result<()> {
+        if !self.own.pools || self.driver.cuMemPoolTrimTo.is_none() {
+            return Ok(());
+        }
+        self.bind()?;
+        let pool = self.pool()?;
+        // SAFETY: the stream is this context's. The pool gives back what is not allocated.
+        unsafe {
+            self.driver.cuStreamSynchronize(self.housekeeping)?; // what was freed is free then
+            self.driver.cuMemPoolTrimTo(pool, 0)
+        }
+    }
+
     fn alloc_host(&self, bytes: usize) -> Result<(*mut u8, u64)> {
         self.bind()?;
         let host = self.pinned(bytes)?;
@@ -166,20 +179,26 @@ impl Context {
         }
     }
 
-    /// Lets the pool keep what is freed: giving it back to the system takes milliseconds.
+    /// Lets the pool keep what is freed until a [`trim`](Memory::trim): giving it back to the system
+    /// takes milliseconds.
     pub(crate) fn keep_freed_memory(&self) -> Result<()> {
         /// `CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`
         const RELEASE_THRESHOLD: c_uint = 4;
         if !self.own.pools {
             return Ok(());
         }
-        let (mut pool, mut all) = (std::ptr::null_mut(), u64::MAX);
-        // SAFETY: the pointers are valid for the calls.
-        unsafe {
-            self.driver.cuDeviceGetDefaultMemPool(&mut pool, self.primary.device)?;
-            let all: *mut c_void = (&raw mut all).cast();
-            self.driver.cuMemPoolSetAttribute(pool, RELEASE_THRESHOLD, all)
-        }
+        let (pool, mut all) = (self.pool()?, u64::MAX);
+        let all: *mut c_void = (&raw mut all).cast();
+        // SAFETY: the pointer is valid for the call.
+        unsafe { self.driver.cuMemPoolSetAttribute(pool, RELEASE_THRESHOLD, all) }
+    }
+
+    /// Returns the pool that memory comes from.
+    fn pool(&self) -> Result<CUmemoryPool> {
+        let mut pool = std::ptr::null_mut();
+        // SAFETY: the pointer is valid for the call.
+        unsafe { self.driver.cuDeviceGetDefaultMemPool(&mut pool, self.primary.device)? };
+        Ok(pool)
     }
 }
 

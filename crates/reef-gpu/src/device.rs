@@ -248,6 +248,10 @@ impl<V: Vendor> Device for Gpu<V> {
         Ok((buffer, bytes))
     }
 
+    fn trim(&self) -> Result<()> {
+        self.context().call().trim()
+    }
+
     fn write(&self, buffer: &Buffer<V>, offset: usize, data: &[u8]) -> Result<()> {
         buffer.write(offset, data)
     }

@@ -141,6 +141,16 @@ pub trait Device: Backend {
         Err(Error::Unsupported { backend: Self::NAME, what })
     }
 
+    /// Returns freed memory to the system, where the device keeps it for later allocations. Blocks
+    /// for milliseconds. Does nothing by default.
+    ///
+    /// # Errors
+    ///
+    /// The driver's.
+    fn trim(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Writes `data` into `buffer` from byte `offset` on. Blocks; unordered with queues.
     ///
     /// May be called at any time. If other writes, reads, copies and fills touch the same bytes

@@ -92,6 +92,15 @@ pub unsafe trait Memory {
         false
     }
 
+    /// Returns freed memory to the system, where [`free`](Self::free) keeps it. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// The driver's.
+    fn trim(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Allocates zeroed host memory that the device can reach: its address here and there.
     ///
     /// # Errors

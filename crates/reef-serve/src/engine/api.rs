@@ -50,6 +50,14 @@ pub(crate) trait Engine: Debug + Send + Sync {
     /// Errors of the device.
     fn alloc_shared(&self, bytes: usize) -> Result<Arc<dyn SharedMemory>>;
 
+    /// Returns freed memory to the system, where the device keeps it for later allocations. Blocks
+    /// for milliseconds.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the device.
+    fn trim(&self) -> Result<()>;
+
     /// Returns the dispatcher's counters.
     fn stats(&self) -> reef::Stats;
 

@@ -110,6 +110,10 @@ impl<D: Operators> Engine for OnDevice<D> {
         Ok(Arc::new(SharedOnDevice::new(device, device.alloc(bytes)?, bytes)))
     }
 
+    fn trim(&self) -> Result<()> {
+        Ok(self.node.device().trim()?)
+    }
+
     fn stats(&self) -> Stats {
         self.node.dispatcher().stats()
     }

@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::models::declaration::{Declaration, Shapes, rows_of};
 use crate::models::loaded_model::{LoadedModel, Parts};
 use crate::models::model_spec::ModelSpec;
+use crate::models::placement::load_thread::run_on_thread;
 use crate::models::shaped::factory::{Eviction, PeakBytes, VariantFactory, VariantOrder};
 use crate::models::shaped::on_demand::OnDemand;
 use crate::models::shaped::variant::Variant;
@@ -15,7 +16,10 @@ use crate::residency::networks::Network;
 use crate::tenants::tenant::Tenant;
 use crate::tensor::TensorInfo;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// Time that a move has to end once its device is lost.
+const MOVE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Maximum time that a request for new shapes waits for a network that is off its device.
 const RETURN_TIMEOUT: Duration = Duration::from_secs(60);
@@ -142,28 +146,53 @@ impl LoadedModel {
 }
 
 impl Network for LoadedModel {
-    fn leave(&self) -> Result<Held> {
-        let Some(on_demand) = &self.on_demand else { return Ok(Held::new()) };
-        on_demand.leave(|| {
-            self.variants.expire(Duration::ZERO); // networks of shapes that requests chose
-            let bytes = self.variants.pinned_bytes();
-            self.free_variants();
-            bytes
+    fn leave(self: Arc<Self>) -> Result<Held> {
+        let own = self.clone();
+        self.run_move(move || {
+            let Some(on_demand) = &own.on_demand else { return Ok(Held::new()) };
+            on_demand.leave(|| {
+                own.variants.expire(Duration::ZERO); // networks of shapes that requests chose
+                let bytes = own.variants.pinned_bytes();
+                own.free_variants();
+                if let Err(error) = own.node().engine.trim() {
+                    tracing::warn!(model = own.title(), %error, "its memory is not all returned");
+                }
+                bytes
+            })
         })
     }
 
-    fn come_back(&self) -> Result<()> {
-        let Some(on_demand) = &self.on_demand else { return Ok(()) };
-        on_demand.come_back(|| {
-            let made = self.fill_variants(on_demand.first());
-            let made = made.inspect_err(|_| self.free_variants());
-            made.map_err(|error| self.node().diagnose(error))?;
-            Ok(self.variants.pinned_bytes())
+    fn come_back(self: Arc<Self>) -> Result<()> {
+        let own = self.clone();
+        self.run_move(move || {
+            let Some(on_demand) = &own.on_demand else { return Ok(()) };
+            on_demand.come_back(|| {
+                let made = own.fill_variants(on_demand.first());
+                let made = made.inspect_err(|_| own.free_variants());
+                made.map_err(|error| own.node().diagnose(error))?;
+                Ok(own.variants.pinned_bytes())
+            })
         })
     }
 }
 
 impl LoadedModel {
+    /// Runs a move on a thread of its own, which is left behind if its device is lost and the move
+    /// does not end.
+    fn run_move<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let mut lost_since = None;
+        let abandons = || {
+            self.node().lost()?;
+            let since: Instant = *lost_since.get_or_insert_with(Instant::now);
+            let error = Error::Failed("the move does not end".into());
+            (since.elapsed() >= MOVE_TIMEOUT).then(|| self.node().explain(error))
+        };
+        run_on_thread("reef-move", work, drop, abandons)
+    }
+
     /// Frees the memory of all variants. Those that queued requests hold exist without it.
     fn free_variants(&self) {
         self.variants.all().iter().for_each(|(_, variant)| variant.leave());

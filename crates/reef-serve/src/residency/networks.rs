@@ -23,15 +23,15 @@ pub(crate) trait Network: Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// `Unavailable` if it is being unloaded.
-    fn leave(&self) -> Result<Held>;
+    /// `Unavailable` if it is being unloaded; `Failed` if the device is lost.
+    fn leave(self: Arc<Self>) -> Result<Held>;
 
     /// Brings it back. Blocks.
     ///
     /// # Errors
     ///
     /// Errors of its files and of the device; `Exhausted`. It is still away then.
-    fn come_back(&self) -> Result<()>;
+    fn come_back(self: Arc<Self>) -> Result<()>;
 }
 
 /// Function that returns the bytes that are left of a budget.
@@ -183,11 +183,11 @@ mod tests {
     struct TestNetwork;
 
     impl Network for TestNetwork {
-        fn leave(&self) -> Result<Held> {
+        fn leave(self: Arc<Self>) -> Result<Held> {
             Ok(vec![(budget_of(0), 5)])
         }
 
-        fn come_back(&self) -> Result<()> {
+        fn come_back(self: Arc<Self>) -> Result<()> {
             Ok(())
         }
     }

@@ -19,7 +19,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// # Errors
 ///
 /// Errors of `work` and of `abandons`; `Failed` if it panics, or no thread can be started.
-pub(super) fn run_on_thread<T: Send + 'static>(
+pub(in crate::models) fn run_on_thread<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> Result<T> + Send + 'static,
     discard: impl FnOnce(T) + Send + 'static,

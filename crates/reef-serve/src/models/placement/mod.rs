@@ -6,7 +6,7 @@
 //!   model with one replica costs a request no comparison.
 
 mod choice;
-mod load_thread;
+pub(super) mod load_thread;
 pub(crate) mod placer;
 pub(crate) mod replicas;
 pub(crate) mod unavailable;

@@ -120,6 +120,10 @@ impl Engine for Losable {
         self.inner.alloc_shared(bytes)
     }
 
+    fn trim(&self) -> Result<()> {
+        self.inner.trim()
+    }
+
     fn stats(&self) -> reef::Stats {
         until("the device goes on", || (!self.hangs.load(Ordering::SeqCst)).then_some(()));
         self.inner.stats()
