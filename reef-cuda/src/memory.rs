@@ -179,8 +179,8 @@ impl Context {
         }
     }
 
-    /// Lets the pool keep what is freed until a [`trim`](Memory::trim): giving it back to the system
-    /// takes milliseconds.
+    /// Lets the pool keep what is freed until a [`trim`](Memory::trim): giving it back to the
+    /// system takes milliseconds.
     pub(crate) fn keep_freed_memory(&self) -> Result<()> {
         /// `CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`
         const RELEASE_THRESHOLD: c_uint = 4;

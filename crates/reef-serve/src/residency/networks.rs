@@ -43,14 +43,14 @@ pub(crate) struct Networks(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    all: BTreeMap<u32, Known>,
+    all: BTreeMap<u32, NetworkEntry>,
     count: u32,
     budgets: BTreeMap<Uuid, BytesLeft>,
 }
 
 /// A network, and whether it is away. The latter is read without holding the network, whose last
 /// holder frees it.
-struct Known {
+struct NetworkEntry {
     network: Weak<dyn Network>,
     is_away: Arc<AtomicBool>,
 }
@@ -67,7 +67,7 @@ impl Networks {
         let mut state = self.0.lock();
         let number = FIRST_NUMBER + state.count;
         state.count = (state.count + 1) % FIRST_NUMBER;
-        state.all.insert(number, Known { network, is_away: Arc::default() });
+        state.all.insert(number, NetworkEntry { network, is_away: Arc::default() });
         number
     }
 
@@ -90,12 +90,12 @@ impl Networks {
 
     /// Returns whether a network is away; `None` for the number of a process.
     fn is_away(&self, number: u32) -> Option<bool> {
-        let is_away = |known: &Known| known.is_away.load(Ordering::SeqCst);
+        let is_away = |known: &NetworkEntry| known.is_away.load(Ordering::SeqCst);
         (number >= FIRST_NUMBER).then(|| self.0.lock().all.get(&number).is_some_and(is_away))
     }
 
     /// Returns the bytes that are left of a budget, with those that stay free on a GPU.
-    fn left(&self, budget: Uuid) -> Option<u64> {
+    fn remaining(&self, budget: Uuid) -> Option<u64> {
         let state = self.0.lock();
         let left = state.budgets.get(&budget)?;
         Some(left().saturating_add(MARGIN))
@@ -143,12 +143,12 @@ impl Mover for Movers {
 
     fn free(&self, device: Uuid) -> Option<u64> {
         if is_budget(&device) {
-            return self.networks.left(device);
+            return self.networks.remaining(device);
         }
         self.processes.as_ref()?.free(device)
     }
 
-    /// Those of a network are known without a question.
+    /// Returns none of a network, whose bytes are known.
     fn bytes(&self, pid: u32, told: Option<Uuid>) -> Held {
         match &self.processes {
             Some(processes) if pid < FIRST_NUMBER => processes.bytes(pid, told),

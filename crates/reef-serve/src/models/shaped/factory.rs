@@ -55,7 +55,7 @@ pub(crate) struct VariantOrder<'a> {
 /// Bytes of a network while it is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PeakBytes {
-    /// Those that it keeps.
+    /// Bytes that it keeps.
     pub(crate) own: u64,
     /// Host memory for its largest layer on its way to the device.
     pub(crate) staged: u64,

@@ -52,7 +52,7 @@ impl OnDemand {
         // Requests of both classes use it. The class of those that use it decides when it leaves.
         let (class, instance) = (Class::BestEffort, 0);
         let (model, version) = (spec.name.to_string(), spec.version);
-        let title = format!("{model}/{version}").into();
+        let title = format!("{model}/{version} network").into();
         let name = ProcessName { model, version, class, instance, device: node.name.clone() };
         let facts = Facts { name, title, idle, limit: 0, device: None };
         let (budget, left) = (budget_of(node.index), factory.budget.clone());
