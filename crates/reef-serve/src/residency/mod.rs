@@ -1,5 +1,6 @@
 //! Processes of models, and networks of the daemon, that are on their device on demand: they leave
-//! its memory while no request needs them, and return for the next one.
+//! its memory while no request needs them, and return for the next one. A network counts as a
+//! process here, with a number of its own.
 //!
 //! ```text
 //!             room                idle, or room for another
@@ -9,8 +10,7 @@
 //!                                  request, and room
 //! ```
 //!
-//! - **In**: uses of processes by requests; starts and ends of processes; free memory. A network is
-//!   a process here, with a number of its own.
+//! - **In**: uses of processes by requests; starts and ends of processes; free memory.
 //! - **Out**: suspensions and returns, one at a time, by a thread of their own.
 //! - **Invariant**: a process that works on a request does not leave. One that has returned for a
 //!   request answers it before it leaves again. Room is given in the order in which processes began
