@@ -13,10 +13,15 @@ use crate::limit::process::start_of;
 use crate::unix_peer::Peer;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::mem::{forget, zeroed};
+use std::net::Shutdown;
 use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::time::{Duration, Instant};
+
+/// Device memory that stays free while a program returns: a restore by the driver that runs out of
+/// memory loses the process, and other programs allocate at the same time.
+pub const MARGIN: u64 = 512 << 20;
 
 /// Maximum length of a line.
 const MAX_LINE: u64 = 4096;
@@ -34,6 +39,9 @@ pub enum Request {
     Out(Duration),
     /// Its memory returns, and the program goes on.
     In,
+    /// As [`In`](Self::In), while another program leaves: it waits for room, and leaves
+    /// [`MARGIN`] free, until the caller says that no more memory becomes free.
+    InWithRoom,
 }
 
 /// Moved memory.
@@ -50,12 +58,14 @@ impl Request {
         match self {
             Self::Out(timeout) => format!("out {}\n", timeout.as_millis()),
             Self::In => "in\n".into(),
+            Self::InWithRoom => "in with room\n".into(),
         }
     }
 
     fn parse(line: &str) -> Option<Self> {
         match line.split_once(' ') {
             Some(("out", millis)) => Some(Self::Out(Duration::from_millis(millis.parse().ok()?))),
+            Some(("in", "with room")) => Some(Self::InWithRoom),
             None if line == "in" => Some(Self::In),
             _ => None,
         }
@@ -122,11 +132,35 @@ pub fn ask(pid: u32, request: Request) -> Option<Result<Moved, String>> {
 ///
 /// As [`ask`].
 pub fn ask_again(pid: u32, request: Request) -> Option<Result<Moved, String>> {
+    Some(call(&connect_again(pid)?, &request.line()))
+}
+
+/// Asks a program for its return, [with room](Request::InWithRoom) that another one leaves as long
+/// as `waits`. Otherwise as [`ask_again`].
+///
+/// # Errors
+///
+/// As [`ask`].
+pub fn ask_with_room(pid: u32, waits: &dyn Fn() -> bool) -> Option<Result<Moved, String>> {
+    let stream = connect_again(pid)?;
+    Some(send(&stream, &Request::InWithRoom.line()).and_then(|()| {
+        while !has_input(&stream, POLL_INTERVAL) {
+            if !waits() {
+                let _ = stream.shutdown(Shutdown::Write); // refused: it has ended
+                break;
+            }
+        }
+        receive(&stream)
+    }))
+}
+
+/// Connects to a program whose socket may be about to open again.
+fn connect_again(pid: u32) -> Option<UnixStream> {
     let begin = Instant::now();
     loop {
         let stream = connect(pid);
         if stream.is_some() || begin.elapsed() >= REOPEN_TIMEOUT {
-            return Some(call(&stream?, &request.line()));
+            return stream;
         }
         start_of(pid)?; // `None`: it has ended
         std::thread::sleep(POLL_INTERVAL);
@@ -157,11 +191,49 @@ fn connect(pid: u32) -> Option<UnixStream> {
 }
 
 fn call(stream: &UnixStream, line: &str) -> Result<Moved, String> {
-    let gone = |error: io::Error| format!("it does not answer: {error}");
-    let mut to = stream;
-    to.write_all(line.as_bytes()).map_err(gone)?;
-    let line = read_line(stream).map_err(gone)?;
+    send(stream, line)?;
+    receive(stream)
+}
+
+fn send(mut to: &UnixStream, line: &str) -> Result<(), String> {
+    to.write_all(line.as_bytes()).map_err(no_answer)
+}
+
+fn receive(stream: &UnixStream) -> Result<Moved, String> {
+    let line = read_line(stream).map_err(no_answer)?;
     parse_answer(&line).unwrap_or_else(|| Err(format!("its answer is not one: {line:?}")))
+}
+
+fn no_answer(error: io::Error) -> String {
+    format!("it does not answer: {error}")
+}
+
+/// Waits for bytes of a connection, or for its end. Returns false after `time`.
+fn has_input(stream: &UnixStream, time: Duration) -> bool {
+    let mut one = libc::pollfd { fd: stream.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let millis = i32::try_from(time.as_millis()).unwrap_or(i32::MAX);
+    // SAFETY: one struct, which lives as long as the call.
+    unsafe { libc::poll(&raw mut one, 1, millis) > 0 }
+}
+
+/// Returns whether the other end sends no more. Takes nothing from the connection.
+fn has_ended(stream: &UnixStream) -> bool {
+    let mut byte = 0_u8;
+    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+    // SAFETY: the kernel checks the number, and writes at most one byte to a byte.
+    let read = unsafe { libc::recv(stream.as_raw_fd(), (&raw mut byte).cast(), 1, flags) };
+    read == 0
+}
+
+/// Caller whose request is under way.
+#[derive(Debug)]
+pub struct WaitingCaller<'a>(&'a UnixStream);
+
+impl WaitingCaller<'_> {
+    /// Returns whether it waits for no room any more, or has gone. Doesn't block.
+    pub fn has_ended(&self) -> bool {
+        has_ended(self.0)
+    }
 }
 
 /// Caller for which the socket has to close.
@@ -179,15 +251,6 @@ impl HidingCaller {
         (code == 0).then_some((stat.st_dev, stat.st_ino))
     }
 
-    /// Returns whether the caller has closed the connection. Takes nothing from any file.
-    fn has_gone(&self) -> bool {
-        let mut byte = 0_u8;
-        let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
-        // SAFETY: the kernel checks the number, and writes at most one byte to a byte.
-        let read = unsafe { libc::recv(self.0.as_raw_fd(), (&raw mut byte).cast(), 1, flags) };
-        read == 0
-    }
-
     /// Answers, and waits until the caller has gone, or until this process runs again from a
     /// folder. Returns true then: this thread's files are the program's, and none of them is
     /// touched.
@@ -197,7 +260,7 @@ impl HidingCaller {
         to.write_all(answer_line(&Ok(Moved::default())).as_bytes())?;
         loop {
             std::thread::sleep(POLL_INTERVAL);
-            let has_gone = self.has_gone();
+            let has_gone = has_ended(&self.0);
             if self.id() != own {
                 forget(self); // its number is another file's
                 return Ok(true);
@@ -231,7 +294,7 @@ impl Listener {
     /// The system's: there is no request.
     pub fn serve(
         &self,
-        run: impl FnOnce(Request) -> Result<Moved, String>,
+        run: impl FnOnce(Request, &WaitingCaller<'_>) -> Result<Moved, String>,
     ) -> io::Result<Option<HidingCaller>> {
         let (mut stream, _) = self.0.accept()?;
         // SAFETY: asks for a number.
@@ -243,7 +306,7 @@ impl Listener {
                 return Ok(Some(HidingCaller(stream)));
             }
             let answer = match Request::parse(&line) {
-                Some(request) => run(request),
+                Some(request) => run(request, &WaitingCaller(&stream)),
                 None => Err("the request is not one".into()),
             };
             stream.write_all(answer_line(&answer).as_bytes())?;
@@ -284,7 +347,8 @@ mod tests {
 
         #[test]
         fn requests_are_read_as_they_were_written(millis in any::<u32>()) {
-            for request in [Request::Out(Duration::from_millis(millis.into())), Request::In] {
+            let out = Request::Out(Duration::from_millis(millis.into()));
+            for request in [out, Request::In, Request::InWithRoom] {
                 prop_assert_eq!(Request::parse(request.line().trim_end()), Some(request));
             }
         }
@@ -302,11 +366,17 @@ mod tests {
         assert!(Listener::open().is_err(), "the name is taken");
         let (tell, told) = std::sync::mpsc::channel();
         let served = std::thread::spawn(move || {
-            let run = |request| match request {
+            let run = |request: Request, caller: &WaitingCaller<'_>| match request {
                 Request::In => Ok(Moved { devices: vec![([3; 16], 7)], seconds: 0.5 }),
                 Request::Out(_) => Err("two\nlines".into()),
+                Request::InWithRoom => {
+                    while !caller.has_ended() {
+                        std::thread::yield_now();
+                    }
+                    Err("no room".into())
+                }
             };
-            (0..2).for_each(|_| assert!(listener.serve(run).unwrap().is_none()));
+            (0..3).for_each(|_| assert!(listener.serve(run).unwrap().is_none()));
             let hides = |listener: Listener| {
                 let caller = listener.serve(run).unwrap().expect("a caller that hides it");
                 tell.send(caller.0.as_raw_fd()).unwrap();
@@ -320,6 +390,10 @@ mod tests {
         assert_eq!(ask(pid, Request::In), Some(Ok(moved)));
         let out = ask(pid, Request::Out(Duration::from_secs(1)));
         assert_eq!(out, Some(Err("two lines".into())));
+        let polls = std::cell::Cell::new(0);
+        let waits = || polls.replace(polls.get() + 1) < 3;
+        assert_eq!(ask_with_room(pid, &waits), Some(Err("no room".into())));
+        assert_eq!(polls.get(), 4, "it waited until it was told");
         let hidden = hide(pid).unwrap().unwrap();
         assert_eq!(ask(pid, Request::In), None, "closed before it answers");
         told.recv().unwrap();

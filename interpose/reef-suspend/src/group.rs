@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 /// Memory that stays free on a GPU after a return. A restore that runs out of memory loses the
 /// process, and the driver takes a little more than it gave back.
-pub const MARGIN: u64 = 512 << 20;
+pub const MARGIN: u64 = reef_guest::swap::MARGIN;
 
 /// Processes that are suspended and come back together.
 #[derive(Debug)]

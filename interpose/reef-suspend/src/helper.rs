@@ -3,15 +3,25 @@
 //! A caller that dies in the middle of a step leaves the driver out of step with the process. So
 //! the steps run in a child that is in no terminal's group; it finishes what it has begun, and
 //! writes the records, whether or not the parent still waits. One request comes on stdin as JSON,
-//! one answer goes to stdout.
+//! answers go to stdout, a line each: one, or that of each half of a turnover as it ends.
+//!
+//! | turnover | departure | return |
+//! |---|---|---|
+//! | 1. | the program copies its memory to the host | the driver restores its part |
+//! | 2. | it releases each piece that is copied | the program takes each piece that is free |
+//! | 3. | the driver suspends the rest | the program goes on once it has all |
+//!
+//! A departure that is refused in step 1 changes nothing. Then the return is refused, too, and the
+//! driver suspends its part again. If step 3 is refused, the program's own memory stays on the host
+//! and the rest on the GPU: its room may be taken.
 
 use crate::api::{Api, State, Uuid};
 use crate::driver::Driver;
 use crate::error::Error;
 use crate::group::Group;
 use crate::memory::{Devices, Free};
-use crate::record::{Process, Records, Steps, Suspended};
-use crate::swaps::{Swaps, come_back, hide_all};
+use crate::record::{Held, Process, Records, Steps, Suspended};
+use crate::swaps::{Swaps, Waits, come_back, hide_all};
 use crate::written::absence::Absence;
 use crate::written::accounts::{self, Reserved};
 use crate::written::criu::{self, Criu};
@@ -20,11 +30,20 @@ use crate::written::tree::Tree;
 use reef_nvml::Nvml;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::mpsc::channel;
+use std::thread;
 use std::time::Duration;
+
+/// Interval between readings of free memory: nothing tells of memory that another process releases.
+const ROOM_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Time for the work of a process that has come back without its own memory: it has none.
+const AGAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Hidden command of the program that serves requests.
 pub const COMMAND: &str = "checkpointer";
@@ -54,6 +73,16 @@ pub enum Op {
     Resume {
         /// Ordinal or identity of another GPU.
         to: Option<String>,
+    },
+    /// Off the GPU, and another process back meanwhile, in the room that becomes free. One process.
+    Turnover {
+        /// Timeout of the departure in milliseconds.
+        timeout_ms: u64,
+        /// The process that comes back.
+        back: u32,
+        /// Memory of the process that leaves, as it was known last. What both free and take at the
+        /// same time says nothing about one of them.
+        had: Vec<Held>,
     },
     /// Off the GPU and back on another one; back where they were if that one refuses.
     Move {
@@ -87,14 +116,34 @@ pub enum Answer {
     Resumed(Vec<Suspended>, Steps),
     /// Nothing was done, or the text says what was.
     Refused(String),
+    /// The departure of a turnover was refused: that process runs on.
+    Stays(String),
+    /// The return of a turnover was refused: that process is away.
+    StaysAway(String),
 }
 
-/// Runs a request in a child process of `program`, which serves it under [`COMMAND`].
+/// Runs a request in a child process of `program`, which serves it under [`COMMAND`]. Returns the
+/// last answer.
 ///
 /// # Errors
 ///
 /// The child can't be started, or its answer can't be read.
 pub fn run(program: &Path, request: &Request) -> io::Result<Answer> {
+    let mut last = None;
+    run_each(program, request, &mut |answer| last = Some(answer))?;
+    last.ok_or_else(|| no_answer(program, "it has ended"))
+}
+
+fn no_answer(program: &Path, error: impl std::fmt::Display) -> io::Error {
+    io::Error::other(format!("{}: no answer: {error}", program.display()))
+}
+
+/// Runs a request as [`run`] does, and tells each answer as it comes.
+///
+/// # Errors
+///
+/// As [`run`].
+pub fn run_each(program: &Path, request: &Request, tell: &mut dyn FnMut(Answer)) -> io::Result<()> {
     let mut child = Command::new(program)
         .arg(COMMAND)
         .stdin(Stdio::piped())
@@ -103,9 +152,16 @@ pub fn run(program: &Path, request: &Request) -> io::Result<Answer> {
         .spawn()?;
     let text = serde_json::to_vec(request)?;
     let _ = child.stdin.take().map(|mut input| input.write_all(&text)); // its answer says more
-    let answer = child.wait_with_output()?.stdout;
-    serde_json::from_slice(&answer)
-        .map_err(|error| io::Error::other(format!("{}: no answer: {error}", program.display())))
+    let output = child.stdout.take().into_iter();
+    let read = output.flat_map(|output| BufReader::new(output).lines()).try_for_each(
+        |line| -> io::Result<()> {
+            let answer = serde_json::from_str(&line?).map_err(|error| no_answer(program, error))?;
+            tell(answer);
+            Ok(())
+        },
+    );
+    child.wait()?;
+    read
 }
 
 /// Serves the request of [`run`]. `named`: the file of another driver.
@@ -121,29 +177,46 @@ pub fn serve(
     let mut text = Vec::new();
     input.read_to_end(&mut text)?;
     let request: Request = serde_json::from_slice(&text)?;
-    let answer = answer(named, &request).unwrap_or_else(|error| Answer::Refused(error.to_string()));
-    let _ = output.write_all(&serde_json::to_vec(&answer)?);
+    let mut tell = |answer: Answer| {
+        let line = serde_json::to_string(&answer).unwrap_or_default(); // all of it is text
+        let _ = writeln!(output, "{line}").and_then(|()| output.flush()); // nothing may read it
+    };
+    if let Err(error) = serve_request(named, &request, &mut tell) {
+        tell(Answer::Refused(error.to_string()));
+    }
     Ok(())
 }
 
-fn answer(named: Option<OsString>, request: &Request) -> Result<Answer, Error> {
+fn serve_request(
+    named: Option<OsString>,
+    request: &Request,
+    tell: &mut dyn FnMut(Answer),
+) -> Result<(), Error> {
     let driver = Driver::open(named)?;
     let uuids = driver.devices().map_err(|refusal| Error::Absent(refusal.to_string()))?;
     let nvml = Nvml::from_environment().ok();
     let memory = nvml.as_ref().map(|nvml| nvml as &dyn Free);
     let devices = Devices { uuids, memory };
     let (group, records) = (Group::new(&driver, &devices), Records::at(&request.folder));
-    let suspend = |pids: &[u32], timeout_ms: &u64, for_memory| {
+    let is_counted = |pid: &u32| devices.of(*pid).iter().any(|bytes| *bytes > 0);
+    // `had`: another process takes the room meanwhile.
+    let suspend_in = |pids: &[u32], timeout_ms: &u64, for_memory: bool, had: Option<&[Held]>| {
         let timeout = Duration::from_millis(*timeout_ms);
+        let known = had.filter(|_| !pids.iter().any(is_counted)).unwrap_or_default();
         let swaps = Swaps::leave(pids, timeout)?;
         let mut all = match group.suspend(pids, timeout) {
-            Ok(all) => all,
+            Ok(mut all) => {
+                swaps.note(&mut all);
+                all.iter_mut().for_each(|record| record.raise(known));
+                all
+            }
+            // Its own memory has no room to return to.
+            Err(_) if had.is_some() && !swaps.is_empty() => swaps.records()?,
             Err(error) => {
                 swaps.undo();
                 return Err(error);
             }
         };
-        swaps.note(&mut all);
         all.iter_mut().for_each(|record| record.for_memory = for_memory);
         let saved = all.iter().try_for_each(|record| records.save(record));
         match saved {
@@ -151,9 +224,15 @@ fn answer(named: Option<OsString>, request: &Request) -> Result<Answer, Error> {
             Err(error) => Err(brought_back(&group, &records, &all, error)),
         }
     };
-    let resume = |pids: &[u32], to| resume(&driver, &group, &records, pids, to);
+    let suspend = |pids: &[u32], timeout_ms: &u64, for_memory: bool| {
+        suspend_in(pids, timeout_ms, for_memory, None)
+    };
+    let resume_with = |pids: &[u32], to: Option<Uuid>, waits: Option<Waits<'_>>| {
+        resume(&driver, &group, &records, pids, to, waits)
+    };
+    let resume = |pids: &[u32], to: Option<Uuid>| resume_with(pids, to, None);
     let named = |name: &String| device(&devices.uuids, name);
-    match &request.op {
+    let answer = match &request.op {
         Op::Suspend { timeout_ms, for_memory } => {
             suspend(&request.pids, timeout_ms, *for_memory).map(Answer::Suspended)
         }
@@ -195,7 +274,7 @@ fn answer(named: Option<OsString>, request: &Request) -> Result<Answer, Error> {
                 records.save(record)?; // so that `reef resume` finds it if this return is refused
             }
             let mut steps = group.resume(&all, None)?;
-            steps.restore += come_back(&all)?;
+            steps.restore += come_back(&all, None)?;
             all.iter().for_each(|record| records.forget(record.process.pid));
             Tree::of(root).pids().iter().for_each(|pid| Absence::end(*pid));
             Ok(Answer::Resumed(all, steps))
@@ -209,7 +288,31 @@ fn answer(named: Option<OsString>, request: &Request) -> Result<Answer, Error> {
                 Err(_) => error,
             })
         }
-    }
+        Op::Turnover { timeout_ms, back, had } => {
+            let (is_leaving, (ends, ended)) = (AtomicBool::new(true), channel());
+            let (is_leaving, suspend_in, resume_with) = (&is_leaving, &suspend_in, &resume_with);
+            thread::scope(|scope| {
+                let left = ends.clone();
+                scope.spawn(move || {
+                    let made = suspend_in(&request.pids, timeout_ms, false, Some(&had[..]));
+                    let stays = |error: Error| Answer::Stays(error.to_string());
+                    // Told before the refusal of the return, whose reason it is.
+                    let _ = left.send(made.map_or_else(stays, Answer::Suspended));
+                    is_leaving.store(false, SeqCst);
+                });
+                scope.spawn(move || {
+                    let waits = || is_leaving.load(SeqCst);
+                    let made = resume_with(&[*back], None, Some(&waits));
+                    let stays_away = |error: Error| Answer::StaysAway(error.to_string());
+                    let _ = ends.send(made.unwrap_or_else(stays_away));
+                });
+                ended.iter().for_each(&mut *tell);
+            });
+            return Ok(());
+        }
+    }?;
+    tell(answer);
+    Ok(())
 }
 
 /// Writes a process with its descendants, of which `all` are suspended, and leaves all stopped.
@@ -237,7 +340,7 @@ fn brought_back(
     all: &[Suspended],
     error: Error,
 ) -> Error {
-    match (group.resume(all, None).and_then(|_| come_back(all)), error) {
+    match (group.resume(all, None).and_then(|_| come_back(all, None)), error) {
         (Ok(_), error) => {
             all.iter().for_each(|record| records.forget(record.process.pid));
             error
@@ -249,18 +352,23 @@ fn brought_back(
     }
 }
 
+/// Brings processes back. With `waits` they take the room that another process leaves meanwhile.
 fn resume(
     driver: &Driver,
     group: &Group<'_, Driver>,
     records: &Records,
     pids: &[u32],
     to: Option<Uuid>,
+    waits: Option<Waits<'_>>,
 ) -> Result<Answer, Error> {
     // Those of `restored` were, and couldn't move their memory back.
     let (mut all, mut restored) = (Vec::new(), Vec::new());
     for pid in pids {
         match driver.state(*pid) {
-            Ok(State::Locked) => group.unlock(*pid)?,
+            Ok(State::Locked) => {
+                group.unlock(*pid)?;
+                restored.extend(records.find(*pid).filter(|record| record.is_swapped));
+            }
             state => {
                 let record = records.find(*pid).map_or_else(|| Suspended::unknown(*pid), Ok)?;
                 let is_restored = state == Ok(State::Running) && record.is_swapped;
@@ -268,9 +376,28 @@ fn resume(
             }
         }
     }
-    let mut steps = if all.is_empty() { Steps::default() } else { group.resume(&all, to)? };
+    let mut steps = match waits {
+        _ if all.is_empty() => Steps::default(),
+        None => group.resume(&all, to)?,
+        Some(waits) => {
+            let rests: Vec<Suspended> = all.iter().map(Suspended::without_swapped).collect();
+            while waits() && group.check_room(&rests, to).is_err() {
+                thread::sleep(ROOM_INTERVAL);
+            }
+            group.resume(&rests, to)?
+        }
+    };
+    let again: Vec<u32> = all.iter().map(|record| record.process.pid).collect();
     all.append(&mut restored);
-    steps.restore += come_back(&all)?;
+    match come_back(&all, waits) {
+        Ok(seconds) => steps.restore += seconds,
+        Err(error) => {
+            if waits.is_some() {
+                let _ = group.suspend(&again, AGAIN_TIMEOUT); // refused: the next return knows
+            }
+            return Err(error);
+        }
+    }
     for pid in pids {
         records.forget(*pid);
         Absence::end(*pid); // of a program from a folder, whose return was refused at first

@@ -68,7 +68,8 @@ pub struct Held {
 }
 
 impl Held {
-    pub(crate) fn new(device: &Uuid, bytes: u64) -> Self {
+    /// Returns bytes on a GPU.
+    pub fn new(device: &Uuid, bytes: u64) -> Self {
         Self { device: device.iter().map(|byte| format!("{byte:02x}")).collect(), bytes }
     }
 
@@ -115,6 +116,9 @@ pub struct Suspended {
     /// True if the program has moved its own memory ([`reef_guest::swap`]), and must move it back.
     #[serde(default)]
     pub is_swapped: bool,
+    /// Part of the memory that the program has moved itself, by GPU.
+    #[serde(default)]
+    pub swapped: Vec<Held>,
 }
 
 impl Suspended {
@@ -128,6 +132,7 @@ impl Suspended {
             steps,
             for_memory: false,
             is_swapped: false,
+            swapped: Vec::new(),
         }
     }
 
@@ -144,11 +149,34 @@ impl Suspended {
         self.steps.checkpoint += moved.seconds;
         for (device, bytes) in &moved.devices {
             let more = Held::new(device, *bytes);
+            self.swapped.push(more.clone());
             match self.held.iter_mut().find(|held| held.device == more.device) {
                 Some(held) => held.bytes = held.bytes.saturating_add(more.bytes),
                 None => self.held.push(more),
             }
         }
+    }
+
+    /// Raises its memory to what it had before, where that is more.
+    pub(crate) fn raise(&mut self, had: &[Held]) {
+        for had in had {
+            match self.held.iter_mut().find(|held| held.device == had.device) {
+                Some(held) => held.bytes = held.bytes.max(had.bytes),
+                None => self.held.push(had.clone()),
+            }
+        }
+    }
+
+    /// Returns the record with the memory that the driver brings back, without the program's own
+    /// part.
+    pub(crate) fn without_swapped(&self) -> Self {
+        let mut rest = self.clone();
+        for held in &mut rest.held {
+            let own = self.swapped.iter().filter(|own| own.device == held.device);
+            let own = own.fold(0_u64, |sum, own| sum.saturating_add(own.bytes));
+            held.bytes = held.bytes.saturating_sub(own);
+        }
+        rest
     }
 
     /// Bytes on all GPUs together.
@@ -252,6 +280,18 @@ mod tests {
         assert_eq!(records.all().len(), 1);
         records.forget(own.pid);
         assert!(records.find(own.pid).is_none());
+    }
+
+    #[test]
+    fn driver_brings_back_what_the_program_has_not_moved() {
+        let own = Process::of(std::process::id()).unwrap();
+        let mut record = record(own);
+        record.add(&Moved { devices: vec![([7; 16], 40), ([8; 16], 9)], seconds: 0.0 });
+        assert_eq!(record.bytes(), 54);
+        let rest = record.without_swapped();
+        assert_eq!(rest.held, [Held::new(&[7; 16], 5), Held::new(&[8; 16], 0)]);
+        record.raise(&[Held::new(&[7; 16], 44), Held::new(&[8; 16], 10), Held::new(&[9; 16], 1)]);
+        assert_eq!(record.bytes(), 45 + 10 + 1);
     }
 
     #[test]

@@ -1,9 +1,12 @@
 //! Programs of a group that move their own memory, before the driver's steps and after them.
 
 use crate::error::Error;
-use crate::record::Suspended;
-use reef_guest::swap::{Hidden, Moved, Request, ask, ask_again, hide};
+use crate::record::{Process, Steps, Suspended};
+use reef_guest::swap::{Hidden, Moved, Request, ask, ask_again, ask_with_room, hide};
 use std::time::Duration;
+
+/// True as long as another program may release memory.
+pub(crate) type Waits<'a> = &'a (dyn Fn() -> bool + Sync);
 
 /// Programs whose memory is on the host.
 #[derive(Debug, Default)]
@@ -37,6 +40,27 @@ impl Swaps {
         }
     }
 
+    /// Returns whether no program has moved anything.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns records of programs of which the driver has suspended nothing: their own memory is
+    /// on the host, and they wait.
+    ///
+    /// # Errors
+    ///
+    /// `Record`: one has ended.
+    pub(crate) fn records(&self) -> Result<Vec<Suspended>, Error> {
+        let record = |(pid, _): &(u32, Moved)| -> Result<Suspended, Error> {
+            let gone = |error| Error::Record { what: format!("process {pid}"), error };
+            Ok(Suspended::now(Process::of(*pid).map_err(gone)?, Vec::new(), Steps::default()))
+        };
+        let mut all: Vec<Suspended> = self.0.iter().map(record).collect::<Result<_, _>>()?;
+        self.note(&mut all);
+        Ok(all)
+    }
+
     /// Notes them in the records.
     pub(crate) fn note(&self, records: &mut [Suspended]) {
         for (pid, moved) in &self.0 {
@@ -60,16 +84,20 @@ pub(crate) fn hide_all(pids: &[u32]) -> Result<Vec<Hidden>, Error> {
 }
 
 /// Has programs move their memory back, once the driver has restored them. Returns the time that
-/// it took, in seconds. Blocks.
+/// it took, in seconds. Blocks. With `waits` they take memory that another program releases.
 ///
 /// # Errors
 ///
 /// `NotSwapped`: one refuses, and waits; the others go on all the same.
-pub(crate) fn come_back(records: &[Suspended]) -> Result<f64, Error> {
+pub(crate) fn come_back(records: &[Suspended], waits: Option<Waits<'_>>) -> Result<f64, Error> {
     let (mut seconds, mut refused) = (0.0, None);
     for record in records.iter().filter(|record| record.is_swapped) {
         let pid = record.process.pid;
-        match ask_again(pid, Request::In) {
+        let answer = match waits {
+            None => ask_again(pid, Request::In),
+            Some(waits) => ask_with_room(pid, waits),
+        };
+        match answer {
             Some(Ok(moved)) => seconds += moved.seconds,
             Some(Err(why)) => refused = refused.or(Some(Error::NotSwapped { pid, why })),
             None => {

@@ -183,7 +183,7 @@ fn ask_helper(request: &Request) -> Result<Vec<Suspended>> {
     let program = std::env::current_exe().context("this program's file")?;
     match run(&program, request)? {
         Answer::Suspended(all) | Answer::Resumed(all, _) => Ok(all),
-        Answer::Refused(why) => bail!("{why}"),
+        Answer::Refused(why) | Answer::Stays(why) | Answer::StaysAway(why) => bail!("{why}"),
     }
 }
 

@@ -127,6 +127,7 @@ mod tests {
             steps: Steps::default(),
             for_memory: true,
             is_swapped: false,
+            swapped: Vec::new(),
         }
     }
 

@@ -98,6 +98,9 @@ hooks! {
         to: usize, of: usize, levels: u32,
     ) |real(to, of)| array(Kind::Mipmapped, [to, of], |of: *const Deep| deep(of, levels), real);
     cuMipmappedArrayDestroy(array: usize) |real| free(Kind::Mipmapped, array, real);
+    cuMemGetAddressRange_v2(
+        base: *mut usize, bytes: *mut usize, at: usize,
+    ) |real| swap::range(base, bytes, at, real);
     cuMemGetInfo_v2(left: *mut usize, total: *mut usize) |real| memory::info(left, total, real);
     cuDeviceTotalMem_v2(bytes: *mut usize, device: i32) |real| memory::total(bytes, device, real);
 }

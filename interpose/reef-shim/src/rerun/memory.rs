@@ -4,6 +4,7 @@ use crate::driver::calls::{calls, pointer_attribute};
 use crate::driver::names;
 use crate::driver::slots::real;
 use crate::kernel_variants::launch::KernelLaunch;
+use crate::swap::allocations::whole;
 use reef_cuda_abi::codes::NOT_FOUND;
 use reef_cuda_abi::memory_types::{ATTRIBUTE, DEVICE};
 use std::ffi::c_void;
@@ -148,5 +149,5 @@ fn allocation(address: usize) -> Option<(usize, usize)> {
         && pointer_attribute(&mut kind, ATTRIBUTE, address) == Some(0)
         && kind == DEVICE
         && range(&mut at, &mut bytes, address) == Some(0);
-    is_device.then_some((at, bytes))
+    is_device.then(|| whole(address).unwrap_or((at, bytes)))
 }

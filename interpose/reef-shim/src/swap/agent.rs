@@ -5,12 +5,22 @@ use super::moves::{Swapped, leave};
 use crate::explain;
 use crate::settings::settings;
 use crate::thread;
-use reef_guest::swap::{HidingCaller, Listener, Moved, Request};
-use std::sync::Once;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use reef_guest::swap::{HidingCaller, Listener, Moved, Request, WaitingCaller};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Once};
+use std::time::Duration;
 
-/// Request with the way for its answer.
-type Task = (Request, Sender<Result<Moved, String>>);
+/// Interval between polls of the caller whose request is under way.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// A request.
+struct Task {
+    request: Request,
+    /// True as long as a return waits for room. Written by the thread of the socket.
+    waits: Arc<AtomicBool>,
+    answer: Sender<Result<Moved, String>>,
+}
 
 /// Serves requests from now on, if the program is swappable.
 pub(crate) fn start() {
@@ -50,11 +60,22 @@ fn serve(ask: &Sender<Task>) {
 /// Serves requests until the socket has to close.
 fn serve_until_hidden(listener: &Listener, ask: &Sender<Task>) -> HidingCaller {
     loop {
-        let run = |request| {
+        let run = |request: Request, caller: &WaitingCaller<'_>| -> Result<Moved, String> {
             let (answer, answered) = channel();
             let gone = || "the thread that moves memory has ended".to_owned();
-            ask.send((request, answer)).map_err(|_| gone())?;
-            answered.recv().unwrap_or_else(|_| Err(gone()))
+            let waits = Arc::new(AtomicBool::new(request == Request::InWithRoom));
+            let task = Task { request, waits: waits.clone(), answer };
+            ask.send(task).map_err(|_| gone())?;
+            loop {
+                match answered.recv_timeout(POLL_INTERVAL) {
+                    Ok(moved) => return moved,
+                    Err(RecvTimeoutError::Disconnected) => return Err(gone()),
+                    Err(RecvTimeoutError::Timeout) if caller.has_ended() => {
+                        waits.store(false, Relaxed);
+                    }
+                    Err(RecvTimeoutError::Timeout) => {}
+                }
+            }
         };
         match listener.serve(run) {
             Ok(Some(caller)) => return caller,
@@ -67,21 +88,29 @@ fn serve_until_hidden(listener: &Listener, ask: &Sender<Task>) -> HidingCaller {
 
 fn move_all(asked: &Receiver<Task>) {
     let mut swapped: Option<Swapped> = None;
-    while let Ok((request, answer)) = asked.recv() {
+    while let Ok(Task { request, waits, answer }) = asked.recv() {
         let moved = match (request, swapped.take()) {
             (Request::Out(_), Some(there)) => {
                 swapped = Some(there);
                 Err("its memory is off the device already".into())
             }
-            (Request::Out(timeout), None) => leave(timeout).map(|(there, moved)| {
-                swapped = Some(there);
-                moved
-            }),
-            (Request::In, None) => Err("its memory is on the device".into()),
-            (Request::In, Some(there)) => there.come_back().map_err(|(there, why)| {
-                swapped = Some(*there);
-                why
-            }),
+            (Request::Out(timeout), None) => match leave(timeout) {
+                Ok((there, moved)) => {
+                    swapped = Some(there);
+                    Ok(moved)
+                }
+                Err((there, why)) => {
+                    swapped = there.map(|there| *there);
+                    Err(why)
+                }
+            },
+            (Request::In | Request::InWithRoom, None) => Err("its memory is on the device".into()),
+            (Request::In | Request::InWithRoom, Some(there)) => {
+                there.come_back(&|| waits.load(Relaxed)).map_err(|(there, why)| {
+                    swapped = Some(*there);
+                    why
+                })
+            }
         };
         let _ = answer.send(moved); // the asker may have left
     }

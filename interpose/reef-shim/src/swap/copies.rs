@@ -12,7 +12,8 @@ use crate::driver::calls::{self as driver};
 use crate::driver::state::Inside;
 use std::ffi::c_void;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 const CHUNK_BYTES: usize = 4 << 20;
 const MAX_THREADS: usize = 16;
@@ -28,25 +29,42 @@ pub(super) enum Direction {
     ToDevice,
 }
 
-/// Part of an allocation, at most [`CHUNK_BYTES`].
+/// Steps around the copies of pieces, by the threads that copy.
+pub(super) trait Steps: Sync {
+    /// Waits until a piece may be copied. Returns false if no more pieces may be.
+    fn begin(&self, piece: usize) -> bool;
+
+    /// Ends a piece that has been copied.
+    fn end(&self, piece: usize);
+
+    /// Ends all waits, because a copy has failed.
+    fn stop(&self);
+}
+
+/// Part of a range, at most [`CHUNK_BYTES`].
 #[derive(Clone, Copy, Debug)]
 struct Chunk {
+    /// Number of the range.
+    of: usize,
     device: usize,
     host: usize,
     bytes: usize,
 }
 
-/// Range of the device, and its position in the host's memory.
+/// Memory of a piece on the device, and its position in the host's memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Range {
+    /// Number of the piece.
+    pub(super) piece: usize,
     pub(super) device: usize,
     pub(super) host: usize,
     pub(super) bytes: usize,
 }
 
 impl Range {
-    fn chunks(self) -> impl Iterator<Item = Chunk> {
+    fn chunks(self, of: usize) -> impl Iterator<Item = Chunk> {
         (0..self.bytes).step_by(CHUNK_BYTES).map(move |at| Chunk {
+            of,
             device: self.device + at,
             host: self.host + at,
             bytes: CHUNK_BYTES.min(self.bytes - at),
@@ -59,13 +77,17 @@ impl Range {
 /// # Errors
 ///
 /// The driver's; some chunks are not copied then.
-pub(super) fn copy(
+pub(super) fn copy<S: Steps>(
     context: usize,
     ranges: &[Range],
     host: &HostMemory,
     direction: Direction,
+    steps: &S,
 ) -> Result<(), Refused> {
-    let chunks: Vec<Chunk> = ranges.iter().flat_map(|range| range.chunks()).collect();
+    let of_range = |(of, range): (usize, &Range)| range.chunks(of);
+    let chunks: Vec<Chunk> = ranges.iter().enumerate().flat_map(of_range).collect();
+    let count = |range: &Range| AtomicUsize::new(range.bytes.div_ceil(CHUNK_BYTES));
+    let left: Vec<AtomicUsize> = ranges.iter().map(count).collect();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = threads.min(MAX_THREADS).min(chunks.len());
     let (next, failed) = (AtomicUsize::new(0), Mutex::new(None));
@@ -73,10 +95,20 @@ pub(super) fn copy(
         for _ in 0..threads {
             scope.spawn(|| {
                 let _inside = Inside::always();
-                let next = || chunks.get(next.fetch_add(1, Relaxed)).copied();
+                let next = || {
+                    let chunk = chunks.get(next.fetch_add(1, Relaxed)).copied()?;
+                    steps.begin(ranges[chunk.of].piece).then_some(chunk)
+                };
+                // The thread that copies the last chunk sees what the others have copied.
+                let done = |of: usize| {
+                    if left[of].fetch_sub(1, AcqRel) == 1 {
+                        steps.end(ranges[of].piece);
+                    }
+                };
                 if let Err(refused) = CopyStream::new(context)
-                    .and_then(|mut lane| lane.copy_all(next, host, direction))
+                    .and_then(|mut lane| lane.copy_all(next, done, host, direction))
                 {
+                    steps.stop();
                     *failed.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(refused);
                 }
             });
@@ -115,16 +147,18 @@ impl CopyStream {
     fn copy_all(
         &mut self,
         mut next: impl FnMut() -> Option<Chunk>,
+        mut done: impl FnMut(usize),
         host: &HostMemory,
         direction: Direction,
     ) -> Result<(), Refused> {
         for which in [0, 1].into_iter().cycle() {
-            self.finish(which, host, direction)?;
+            self.finish(which, host, direction)?.into_iter().for_each(&mut done);
             let Some(chunk) = next() else { break };
             self.begin(which, chunk, host, direction)?;
         }
-        self.finish(0, host, direction)?;
-        self.finish(1, host, direction)?;
+        for which in [0, 1] {
+            self.finish(which, host, direction)?.into_iter().for_each(&mut done);
+        }
         check("cuStreamSynchronize", calls::wait_stream(self.stream))
     }
 
@@ -155,21 +189,21 @@ impl CopyStream {
         Ok(())
     }
 
-    /// Waits for the copy by a buffer, and takes out what it has.
+    /// Waits for the copy by a buffer, and takes out what it has. Returns the number of its range.
     fn finish(
         &mut self,
         which: usize,
         host: &HostMemory,
         direction: Direction,
-    ) -> Result<(), Refused> {
-        let Some(chunk) = self.under_way[which].take() else { return Ok(()) };
+    ) -> Result<Option<usize>, Refused> {
+        let Some(chunk) = self.under_way[which].take() else { return Ok(None) };
         check("cuEventSynchronize", calls::wait_event(self.events[which]))?;
         if direction == Direction::ToHost {
             let (from, to) = (self.buffer(which), host.part(chunk.host, chunk.bytes));
             // SAFETY: the copy into the buffer has ended; the chunk is this thread's alone.
             unsafe { std::ptr::copy_nonoverlapping(from.cast::<u8>(), to, chunk.bytes) };
         }
-        Ok(())
+        Ok(Some(chunk.of))
     }
 }
 

@@ -1,15 +1,18 @@
 //! Memory that leaves the device and returns, for programs with `REEF_SWAPPABLE=1`.
 //!
 //! The driver's own way (`cuCheckpointProcess*`) copies at about 2 GB/s. Here each large allocation
-//! is made of physical memory that is mapped at an address of its own. To leave, it is copied to
-//! the host by all processors, through pinned buffers, and the physical memory is released; the
-//! address stays reserved. To return, other physical memory is mapped there and filled.
+//! is made of pieces of physical memory, mapped one after the other at its address. To leave, they
+//! are copied to the host by all processors, through pinned buffers, and each is released once it
+//! has been copied; the address stays reserved. To return, other pieces are mapped there and
+//! filled. So one program can return while another one leaves: it takes each piece of memory as it
+//! becomes free.
 //!
 //! *In*: allocations of `cuMemAlloc`, and requests at a socket ([`reef_guest::swap`]). *Out*: the
 //! same addresses with the same bytes. *Invariant*: while memory is off the device the program's
 //! calls wait ([`pause`](crate::driver::pause)), its work has ended, and no capture is open. A
-//! refused departure changes nothing; a refused return leaves all memory on the host, and can be
-//! asked for again.
+//! refused departure changes nothing, unless another program has taken the room of what had left:
+//! then that is as after a refused return. A refused return leaves all memory where it was, and can
+//! be asked for again.
 
 pub(crate) mod agent;
 pub(crate) mod allocations;

@@ -1,47 +1,95 @@
 //! Departure of a program's memory to the host, and its return.
 
-use super::allocations::{self, Allocation};
+use super::allocations::{self, Piece};
 use super::calls::{self, Refused};
-use super::copies::{Direction, Range, copy};
+use super::copies::{Direction, Range, Steps, copy};
 use super::host::HostMemory;
 use crate::driver::calls as driver;
 use crate::driver::pause::{self, Pause};
 use crate::driver::state::Inside;
 use crate::guest::capture;
-use reef_guest::swap::Moved;
+use reef_cuda_abi::codes::OUT_OF_MEMORY;
+use reef_guest::swap::{MARGIN, Moved};
 use std::collections::BTreeMap;
 use std::sync::mpsc::channel;
+use std::sync::{Condvar, Mutex, MutexGuard};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// Interval between polls of open captures.
 const CAPTURE_INTERVAL: Duration = Duration::from_millis(1);
 
+/// Interval between readings of free memory: nothing tells of another process that releases some.
+const ROOM_INTERVAL: Duration = Duration::from_millis(1);
+
+/// Longest wait for the room of one piece.
+const ROOM_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// Memory that is off the device. The program's calls wait until it is dropped.
 #[derive(Debug)]
 pub(super) struct Swapped {
-    allocations: Vec<Allocation>,
+    pieces: Vec<Piece>,
     host: HostMemory,
     _pause: Pause,
 }
 
-/// Has the program wait, and moves its memory to the host. Blocks.
+/// Reason for which a program stays, with its memory if some of that has left and can't return.
+type Refusal = (Option<Box<Swapped>>, String);
+
+fn refusal(why: String) -> Refusal {
+    (None, why)
+}
+
+/// Has the program wait, and moves its memory to the host. The memory of each piece is released
+/// once it has been copied. Blocks.
 ///
 /// # Errors
 ///
-/// In words; the program goes on.
-pub(super) fn leave(timeout: Duration) -> Result<(Swapped, Moved), String> {
+/// In words. The program goes on, unless some of its memory can't return.
+pub(super) fn leave(timeout: Duration) -> Result<(Swapped, Moved), Refusal> {
     let begin = Instant::now();
     let pause = settle(begin + timeout).ok_or_else(|| {
-        format!("its calls, captures or work did not end within {} s", timeout.as_secs_f64())
+        let seconds = timeout.as_secs_f64();
+        refusal(format!("its calls, captures or work did not end within {seconds} s"))
     })?;
     let begin = Instant::now();
-    let mut allocations = allocations::all();
-    let host = HostMemory::new(allocations.iter().map(|one| one.bytes).sum())?;
-    copy_all(&allocations, &host, Direction::ToHost).map_err(|refused| refused.to_string())?;
-    allocations.iter_mut().for_each(Allocation::leave);
-    allocations::note(&allocations);
-    let moved = moved(&allocations, begin);
-    Ok((Swapped { allocations, host, _pause: pause }, moved))
+    let pieces = allocations::all();
+    let host = HostMemory::new(pieces.iter().map(|one| one.bytes).sum()).map_err(refusal)?;
+    let ranges = ranges(&pieces, true);
+    let departure = Departure(pieces.into_iter().map(Mutex::new).collect());
+    let left = copy_all(&ranges, &host, Direction::ToHost, &departure);
+    let pieces =
+        departure.0.into_iter().map(|one| one.into_inner().unwrap_or_else(|it| it.into_inner()));
+    let pieces: Vec<Piece> = pieces.collect();
+    allocations::note(&pieces);
+    let moved = moved(&pieces, begin);
+    let there = Swapped { pieces, host, _pause: pause };
+    match left {
+        Ok(()) => Ok((there, moved)),
+        Err(refused) => Err(match there.come_back(&|| false) {
+            Ok(_) => refusal(refused.to_string()),
+            Err((there, why)) => (Some(there), format!("{refused}; {why}")),
+        }),
+    }
+}
+
+/// Pieces that leave. Each is locked by the thread that has copied the last of it.
+struct Departure(Vec<Mutex<Piece>>);
+
+impl Steps for Departure {
+    fn begin(&self, _piece: usize) -> bool {
+        true
+    }
+
+    fn end(&self, piece: usize) {
+        locked(&self.0[piece]).leave();
+    }
+
+    fn stop(&self) {}
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 /// Has calls wait and ends work and captures. `None`: not until the deadline.
@@ -75,46 +123,144 @@ fn drain(deadline: Instant) -> bool {
 }
 
 impl Swapped {
-    /// Moves the memory back, and has the program go on. Blocks.
+    /// Moves the memory back, and has the program go on. Blocks. Memory that is missing is waited
+    /// for as long as `waits`, which says that another process releases some: then [`MARGIN`] stays
+    /// free meanwhile.
     ///
     /// # Errors
     ///
-    /// In words, with the memory, which is on the host as before.
-    pub(super) fn come_back(mut self) -> Result<Moved, (Box<Self>, String)> {
+    /// In words, with the memory, which is off the device as before.
+    pub(super) fn come_back(
+        mut self,
+        waits: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Moved, (Box<Self>, String)> {
         let begin = Instant::now();
-        let taken = self.allocations.iter_mut().try_for_each(Allocation::take);
-        let back =
-            taken.and_then(|()| copy_all(&self.allocations, &self.host, Direction::ToDevice));
+        let ranges = ranges(&self.pieces, false);
+        let were_there: Vec<bool> = self.pieces.iter().map(|one| one.handle != 0).collect();
+        let arrival = Arrival::default();
+        let (pieces, host) = (&mut self.pieces, &self.host);
+        let back = thread::scope(|scope| {
+            let taken = scope.spawn(|| {
+                let _inside = Inside::always();
+                arrival.take_all(pieces, waits)
+            });
+            let copied = copy_all(&ranges, host, Direction::ToDevice, &arrival);
+            let gone = Refused::of("the thread that takes memory", OUT_OF_MEMORY);
+            taken.join().unwrap_or(Err(gone)).and(copied)
+        });
         if let Err(refused) = back {
-            let there = self.allocations.iter_mut().filter(|one| one.handle != 0);
-            there.for_each(Allocation::leave);
+            let all = self.pieces.iter_mut().zip(were_there);
+            let taken = all.filter(|(one, was_there)| !was_there && one.handle != 0);
+            taken.for_each(|(one, _)| one.leave());
             return Err((Box::new(self), format!("its memory does not return: {refused}")));
         }
-        allocations::note(&self.allocations);
-        Ok(moved(&self.allocations, begin))
+        allocations::note(&self.pieces);
+        Ok(moved(&self.pieces, begin))
     }
+}
+
+/// Pieces that get memory in their order, while those before are filled.
+#[derive(Default)]
+struct Arrival {
+    state: Mutex<ArrivalState>,
+    change: Condvar,
+}
+
+#[derive(Default)]
+struct ArrivalState {
+    /// Number of pieces that have memory.
+    count: usize,
+    /// True if no more pieces will have.
+    is_over: bool,
+}
+
+impl Arrival {
+    fn take_all(
+        &self,
+        pieces: &mut [Piece],
+        waits: &(dyn Fn() -> bool + Sync),
+    ) -> Result<(), Refused> {
+        for one in pieces {
+            if self.is_over() {
+                break; // a copy has failed
+            }
+            self.take(one, waits).inspect_err(|_| self.stop())?;
+            locked(&self.state).count += 1;
+            self.change.notify_all();
+        }
+        Ok(())
+    }
+
+    fn is_over(&self) -> bool {
+        locked(&self.state).is_over
+    }
+
+    /// Gives a piece memory. Blocks while there is none and `waits`.
+    fn take(&self, one: &mut Piece, waits: &(dyn Fn() -> bool + Sync)) -> Result<(), Refused> {
+        let begin = Instant::now();
+        loop {
+            let waits = !self.is_over() && begin.elapsed() < ROOM_TIMEOUT && waits();
+            if !waits || one.handle != 0 || has_room(one) {
+                match one.take() {
+                    Err(Refused { code: OUT_OF_MEMORY, .. }) if waits => {}
+                    taken => return taken,
+                }
+            }
+            thread::sleep(ROOM_INTERVAL);
+        }
+    }
+}
+
+impl Steps for Arrival {
+    fn begin(&self, piece: usize) -> bool {
+        let waits = |state: &mut ArrivalState| state.count <= piece && !state.is_over;
+        let state = self.change.wait_while(locked(&self.state), waits);
+        state.unwrap_or_else(|poisoned| poisoned.into_inner()).count > piece
+    }
+
+    fn end(&self, _piece: usize) {}
+
+    fn stop(&self) {
+        locked(&self.state).is_over = true;
+        self.change.notify_all();
+    }
+}
+
+/// Returns whether a device has memory for a piece, and [`MARGIN`] more: other programs allocate
+/// at the same time. True if the driver doesn't say.
+fn has_room(one: &Piece) -> bool {
+    let (mut free, mut total) = (0, 0);
+    let told = driver::in_context(one.context, || driver::memory_info(&mut free, &mut total));
+    told != Some(0) || free as u64 >= one.bytes as u64 + MARGIN
+}
+
+/// Returns the ranges of pieces that are on the device, or of those that are not, by context.
+fn ranges(pieces: &[Piece], are_there: bool) -> BTreeMap<usize, Vec<Range>> {
+    let (mut contexts, mut host) = (BTreeMap::<usize, Vec<Range>>::new(), 0);
+    for (piece, one) in pieces.iter().enumerate() {
+        if (one.handle != 0) == are_there {
+            let range = Range { piece, device: one.at, host, bytes: one.bytes };
+            contexts.entry(one.context).or_default().push(range);
+        }
+        host += one.bytes;
+    }
+    contexts
 }
 
 /// Copies all of it, context by context.
-fn copy_all(
-    allocations: &[Allocation],
+fn copy_all<S: Steps>(
+    contexts: &BTreeMap<usize, Vec<Range>>,
     host: &HostMemory,
     direction: Direction,
+    steps: &S,
 ) -> Result<(), Refused> {
-    let mut contexts: BTreeMap<usize, Vec<Range>> = BTreeMap::new();
-    let mut position = 0;
-    for one in allocations {
-        let range = Range { device: one.at, host: position, bytes: one.bytes };
-        contexts.entry(one.context).or_default().push(range);
-        position += one.bytes;
-    }
-    contexts.iter().try_for_each(|(context, ranges)| copy(*context, ranges, host, direction))
+    contexts.iter().try_for_each(|(context, ranges)| copy(*context, ranges, host, direction, steps))
 }
 
-fn moved(allocations: &[Allocation], begin: Instant) -> Moved {
+fn moved(pieces: &[Piece], begin: Instant) -> Moved {
     let _inside = Inside::always();
     let mut devices: BTreeMap<i32, u64> = BTreeMap::new();
-    for one in allocations {
+    for one in pieces {
         *devices.entry(one.ordinal).or_default() += one.bytes as u64;
     }
     let uuid = |(ordinal, bytes)| Some((driver::uuid(ordinal)?, bytes));

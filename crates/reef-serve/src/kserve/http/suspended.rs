@@ -163,6 +163,7 @@ mod tests {
                 steps: Steps::default(),
                 for_memory: true,
                 is_swapped: false,
+                swapped: Vec::new(),
             };
             serde_json::to_value(ListEntry::new(of)).unwrap()
         };

@@ -25,6 +25,7 @@ pub(super) fn program(claim: &str, minor: u32, bytes: u64) -> Value {
         steps: Steps::default(),
         for_memory: false,
         is_swapped: false,
+        swapped: Vec::new(),
     };
     let mut listed = serde_json::to_value(of).unwrap();
     listed["limit_id"] = claim.into();
