@@ -172,8 +172,14 @@ impl Machine {
     /// Starts a daemon with the models `one` and `two`: each of their processes takes 120 MiB of
     /// 720, and 512 stay free.
     fn two_that_do_not_fit(&self) -> Daemon {
+        self.two(120, 180)
+    }
+
+    /// Starts a daemon with the models `one` and `two`, whose processes take this number of MiB,
+    /// and have this limit.
+    fn two(&self, mib: u64, limit: u64) -> Daemon {
         for name in ["one", "two"] {
-            self.put(name, 120, "idle = \"1h\"\nmemory = \"180MiB\"");
+            self.put(name, mib, &format!("idle = \"1h\"\nmemory = \"{limit}MiB\""));
         }
         let daemon = self.daemon(&["--guests", "--set", "models.load=[\"tiny\"]"]);
         self.loads("one");
@@ -286,6 +292,54 @@ fn models_that_do_not_fit_together_answer_alternately() {
         }
     });
     assert!(machine.value("reef_model_returns_total", "one") >= 3.0);
+}
+
+impl Machine {
+    /// Starts two models, of which `two` is on the device, and both sizes are known. 712 MiB of 860
+    /// must be free for the memory of `one`, which are not before that of `two` has left. Returns
+    /// the last answers.
+    fn one_away(&self) -> (Daemon, [(u64, u32); 2]) {
+        let daemon = self.two(200, 270);
+        let last = ["one", "two"].map(|name| self.answers(name));
+        self.wait("one leaves", || self.state("one") == "away");
+        (daemon, last)
+    }
+
+    /// Path of a file that tells the driver how checkpoints end.
+    fn checkpoints(&self, how: &str) -> PathBuf {
+        Path::new(&self.folder.path("processes")).join(how)
+    }
+}
+
+/// The driver ends no checkpoint before the request for the other model has been answered.
+#[test]
+fn model_returns_while_the_other_one_leaves() {
+    let machine = Machine::new("residency-both", 860);
+    let (_daemon, [(one, first), (two, second)]) = machine.one_away();
+    let hold = machine.checkpoints("hold");
+    std::fs::write(&hold, "").unwrap();
+    assert_eq!(machine.answers("one"), (one + 2, first));
+    assert_eq!(machine.state("two"), "leaving");
+    std::fs::remove_file(hold).unwrap();
+    machine.wait("two leaves", || machine.state("two") == "away");
+    assert_eq!(machine.answers("two"), (two + 2, second));
+}
+
+/// Its context stays: the driver refuses every checkpoint.
+#[test]
+fn model_whose_context_stays_gives_its_memory_away() {
+    let machine = Machine::new("residency-half", 860);
+    let (_daemon, [(one, first), (two, second)]) = machine.one_away();
+    let refuse = machine.checkpoints("refuse");
+    std::fs::write(&refuse, "").unwrap();
+    assert_eq!(machine.answers("one"), (one + 2, first));
+    machine.wait("two leaves", || machine.state("two") == "away");
+    assert_eq!(machine.answers("two"), (two + 2, second));
+    machine.wait("one leaves", || machine.state("one") == "away");
+    std::fs::remove_file(refuse).unwrap();
+    assert_eq!(machine.answers("one"), (one + 4, first));
+    machine.wait("two leaves", || machine.state("two") == "away");
+    assert_eq!(machine.answers("two"), (two + 4, second));
 }
 
 #[test]

@@ -11,10 +11,12 @@
 //! ```
 //!
 //! - **In**: uses of processes by requests; starts and ends of processes; free memory.
-//! - **Out**: suspensions and returns, one at a time, by a thread of their own.
+//! - **Out**: suspensions and returns by a thread of their own: one at a time, or a *turnover*, in
+//!   which a process returns while another one leaves that has all the room that it lacks.
 //! - **Invariant**: a process that works on a request does not leave. One that has returned for a
 //!   request answers it before it leaves again. Room is given in the order in which processes began
-//!   to wait for it.
+//!   to wait for it. A return of a turnover whose departure is refused is not a failed one: the
+//!   process stays away, and the next least valuable one leaves.
 
 mod choice;
 mod entry;

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::suspend::gpu_memory::GpuMemory;
 use crate::suspend::suspensions::{Suspender, Suspensions};
 use reef_nvml::Nvml;
-use reef_suspend::Uuid;
+use reef_suspend::{Suspended, Uuid};
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
@@ -30,6 +30,18 @@ pub(crate) trait Mover: Debug + Send + Sync {
     ///
     /// Why it is still away.
     fn come_back(&self, pid: u32) -> Result<()>;
+
+    /// Has `leaver`, which had these bytes, leave, and `returner` come back meanwhile. Tells
+    /// the end of each once, when it comes: a refused departure before the return that lacks its
+    /// room. Blocks until both have ended.
+    fn turn_over(
+        &self,
+        leaver: u32,
+        had: &Held,
+        returner: u32,
+        left: &mut dyn FnMut(Result<Held>),
+        back: &mut dyn FnMut(Result<()>),
+    );
 
     /// Returns the free bytes of a device. `None`: not known.
     fn free(&self, device: Uuid) -> Option<u64>;
@@ -69,13 +81,25 @@ impl SuspendingMover {
 
 impl Mover for SuspendingMover {
     fn leave(&self, pid: u32) -> Result<Held> {
-        let left = self.suspensions.leave(pid, LEAVE_TIMEOUT)?;
-        let held = left.iter().flat_map(|one| &one.held);
-        Ok(held.filter_map(|held| Some((held.uuid()?, held.bytes))).collect())
+        self.suspensions.leave(pid, LEAVE_TIMEOUT).map(held)
     }
 
     fn come_back(&self, pid: u32) -> Result<()> {
         self.suspensions.come_back(pid)
+    }
+
+    fn turn_over(
+        &self,
+        leaver: u32,
+        had: &Held,
+        returner: u32,
+        left: &mut dyn FnMut(Result<Held>),
+        back: &mut dyn FnMut(Result<()>),
+    ) {
+        let had = had.iter().map(|(device, bytes)| reef_suspend::Held::new(device, *bytes));
+        let had = had.collect();
+        let mut left = |one: Result<Option<Suspended>>| left(one.map(held));
+        self.suspensions.turn_over(leaver, had, returner, LEAVE_TIMEOUT, &mut left, back);
     }
 
     fn free(&self, device: Uuid) -> Option<u64> {
@@ -107,6 +131,12 @@ impl Mover for SuspendingMover {
         let folder = self.suspensions.folder().parent().unwrap_or(Path::new("."));
         std::path::absolute(folder).unwrap_or_else(|_| folder.into())
     }
+}
+
+/// Returns the bytes that a process had.
+fn held(left: Option<Suspended>) -> Held {
+    let held = left.iter().flat_map(|one| &one.held);
+    held.filter_map(|held| Some((held.uuid()?, held.bytes))).collect()
 }
 
 #[cfg(test)]

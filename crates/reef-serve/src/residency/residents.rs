@@ -8,6 +8,7 @@ use super::table::Table;
 use crate::error::{Error, Result};
 use crate::suspend::suspensions::Suspender;
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
@@ -85,6 +86,11 @@ impl Residents {
                     drop(state);
                     self.bring_back(target);
                 }
+                Step::Turnover { leaver, returner } => {
+                    let had = state.table.held(leaver.id);
+                    drop(state);
+                    self.turn_over(leaver, &had, returner);
+                }
                 Step::Admit | Step::Measure => {}
                 Step::Sleep(time) => {
                     let time = time.unwrap_or(MAX_SLEEP).min(MAX_SLEEP);
@@ -113,7 +119,29 @@ impl Residents {
     fn leave(&self, target: Target) {
         let begun = Instant::now();
         let left = self.mover.leave(target.pid);
-        let (time, why) = (begun.elapsed(), left.as_ref().err().cloned());
+        self.note_leave(target, left, begun.elapsed());
+    }
+
+    fn bring_back(&self, target: Target) {
+        let begun = Instant::now();
+        let back = self.mover.come_back(target.pid);
+        self.note_return(target, back, begun.elapsed(), true);
+    }
+
+    fn turn_over(&self, leaver: Target, had: &Held, returner: Target) {
+        let (begun, has_room) = (Instant::now(), Cell::new(true));
+        let mut left = |left: Result<Held>| {
+            has_room.set(left.is_ok());
+            self.note_leave(leaver, left, begun.elapsed());
+        };
+        let mut back = |back: Result<()>| {
+            self.note_return(returner, back, begun.elapsed(), has_room.get());
+        };
+        self.mover.turn_over(leaver.pid, had, returner.pid, &mut left, &mut back);
+    }
+
+    fn note_leave(&self, target: Target, left: Result<Held>, time: Duration) {
+        let why = left.as_ref().err().cloned();
         let mut state = self.state.lock();
         let is_logged = state.table.note_leave(target, left.ok(), Instant::now());
         let (model, pid) = (state.table.title(target.id), target.pid);
@@ -127,17 +155,24 @@ impl Residents {
         self.change.notify_all();
     }
 
-    fn bring_back(&self, target: Target) {
-        let begun = Instant::now();
-        let back = self.mover.come_back(target.pid);
-        let time = begun.elapsed();
+    /// Notes the end of a return. `had_room`: not refused because another process stays.
+    fn note_return(&self, target: Target, back: Result<()>, time: Duration, had_room: bool) {
         let mut state = self.state.lock();
         let (model, pid) = (state.table.title(target.id), target.pid);
-        match &back {
-            Ok(()) => tracing::info!(%model, pid, ?time, "the process is back on the GPU"),
-            Err(why) => tracing::warn!(%model, pid, %why, "the process does not return"),
+        match back {
+            Ok(()) => {
+                tracing::info!(%model, pid, ?time, "the process is back on the GPU");
+                state.table.note_return(target, Some(time), Instant::now());
+            }
+            Err(why) if had_room => {
+                tracing::warn!(%model, pid, %why, "the process does not return");
+                state.table.note_return(target, None, Instant::now());
+            }
+            Err(why) => {
+                tracing::info!(%model, pid, %why, "the process waits for other room");
+                state.table.note_no_room(target);
+            }
         }
-        state.table.note_return(target, back.is_ok().then_some(time), Instant::now());
         self.change.notify_all();
     }
 }

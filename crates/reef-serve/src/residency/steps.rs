@@ -1,4 +1,4 @@
-//! Next step for the processes: departures, returns and starts, one at a time.
+//! Next step for the processes: a departure, a return, both at once, or a start.
 
 use super::choice::{Candidate, least_valuable};
 use super::entry::{Entry, Id, REST_TIME, Target};
@@ -20,6 +20,11 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 pub(super) enum Step {
     Leave(Target),
     Return(Target),
+    /// One leaves, and the other one returns in its room.
+    Turnover {
+        leaver: Target,
+        returner: Target,
+    },
     /// A process that starts has room.
     Admit,
     /// Memory of a device must be read first.
@@ -175,6 +180,32 @@ impl Table {
         Some(Step::Return(Target { id, pid }))
     }
 
+    /// Begins the departure of a process for `id`, which returns meanwhile if it has enough room
+    /// then.
+    fn make_room(&mut self, id: Id, leaver: Id, free: &FreeBytes) -> Option<Step> {
+        let is_away = self.state_of(id) == ResidencyState::Away;
+        let is_enough = is_away && self.frees_enough(id, leaver, free);
+        let step = self.begin_leave(leaver);
+        if let Some(Step::Leave(leaver)) = step
+            && is_enough
+            && let Some(Step::Return(returner)) = self.admit(id)
+        {
+            return Some(Step::Turnover { leaver, returner });
+        }
+        step
+    }
+
+    /// True if `id` has room without `leaver`.
+    fn frees_enough(&self, id: Id, leaver: Id, free: &FreeBytes) -> bool {
+        let Some(leaver) = self.entries.get(&leaver) else { return false };
+        let with_its = |(device, bytes): (&Uuid, &Option<u64>)| {
+            let its = leaver.bytes_on(*device).unwrap_or(0);
+            (*device, bytes.map(|bytes| bytes.saturating_add(its)))
+        };
+        let free: FreeBytes = free.iter().map(with_its).collect();
+        self.shortage(id, &free) == Shortage::None
+    }
+
     /// Serves a process that waits for room.
     fn serve(&mut self, id: Id, now: Instant, free: &FreeBytes) -> Turn {
         let waits = |entry: &&Entry| {
@@ -191,7 +222,7 @@ impl Table {
             Shortage::Of { device, bytes } if !self.could_have(id, device, bytes) => Turn::Passed,
             Shortage::Of { device, .. } => {
                 if let Some(leaver) = self.leaver(id, device, false, now) {
-                    return act(self.begin_leave(leaver));
+                    return act(self.make_room(id, leaver, free));
                 }
                 if let Some(busy) = self.leaver(id, device, true, now)
                     && let Some(entry) = self.entries.get_mut(&busy)

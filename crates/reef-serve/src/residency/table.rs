@@ -244,6 +244,21 @@ impl Table {
         }
     }
 
+    /// Returns the bytes of a process, as they were counted last; none if they are not known.
+    pub(super) fn held(&self, id: Id) -> Held {
+        self.entries.get(&id).and_then(|entry| entry.held.clone()).unwrap_or_default()
+    }
+
+    /// Notes the end of a return for which no room was made: the process is still away, and waits
+    /// for the room of another one.
+    pub(super) fn note_no_room(&mut self, target: Target) {
+        if let Some(entry) = self.entry(target)
+            && entry.state == ResidencyState::Returning
+        {
+            entry.state = ResidencyState::Away;
+        }
+    }
+
     /// Notes the end of a return, and its time. `None`: the process is still away.
     pub(super) fn note_return(&mut self, target: Target, time: Option<Duration>, now: Instant) {
         let Some(entry) = self.entry(target) else { return };

@@ -4,8 +4,8 @@ use crate::error::{Error, Result};
 use parking_lot::Mutex;
 use reef_guest::page::Class;
 use reef_guest::registry::{GuestView, Registry};
-use reef_suspend::helper::{Answer, Op, Request, run};
-use reef_suspend::{Records, Steps, Suspended};
+use reef_suspend::helper::{Answer, Op, Request, run, run_each};
+use reef_suspend::{Held, Records, Steps, Suspended};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Weak;
@@ -210,6 +210,66 @@ impl Suspensions {
         }
     }
 
+    /// Has an idle process leave the GPU, and one that has [left](Self::leave) return meanwhile, in
+    /// the room that becomes free. `had` is the memory of the leaver, as far as it is known. Tells
+    /// the end of each when it comes: a refused departure before the return that lacks its room.
+    /// Blocks until both have ended.
+    pub(crate) fn turn_over(
+        &self,
+        leaver: u32,
+        had: Vec<Held>,
+        returner: u32,
+        timeout: Duration,
+        left: &mut dyn FnMut(Result<Option<Suspended>>),
+        back: &mut dyn FnMut(Result<()>),
+    ) {
+        let operation = self.operation.lock();
+        let are_idle =
+            self.suspender(leaver).is_none() && self.suspender(returner) == Some(Suspender::Idle);
+        let (true, Ok(timeout_ms)) = (are_idle, millis(timeout)) else {
+            drop(operation);
+            left(self.leave(leaver, timeout));
+            return back(self.come_back(returner));
+        };
+        self.set_suspender(&[leaver], Some(Suspender::Idle));
+        self.exempt(&[leaver], true);
+        let op = Op::Turnover { timeout_ms, back: returner, had };
+        let request = Request { folder: self.folder.clone(), pids: vec![leaver], op };
+        let (mut has_left, mut is_back, mut why) = (false, false, None);
+        let mut end_leave = |made: Result<Vec<Suspended>>| {
+            let made = self.end_suspension(&[leaver], vec![(leaver, None)], made);
+            left(made.map(|mut all| all.pop()));
+        };
+        let mut end_return = |made: Result<Steps>| back(self.end_return(&[returner], made));
+        let ran = run_each(&self.program, &request, &mut |answer| match answer {
+            Answer::Suspended(all) => {
+                has_left = true;
+                end_leave(Ok(all));
+            }
+            Answer::Stays(why) => {
+                has_left = true;
+                end_leave(Err(Error::Unavailable(why)));
+            }
+            Answer::Resumed(_, steps) => {
+                is_back = true;
+                end_return(Ok(steps));
+            }
+            Answer::StaysAway(why) => {
+                is_back = true;
+                end_return(Err(Error::Unavailable(why)));
+            }
+            Answer::Refused(refused) => why = Some(Error::Unavailable(refused)),
+        });
+        let failed = ran.err().map(|error| Error::system("the process that suspends", error));
+        let why = why.or(failed).unwrap_or_else(|| Error::Unavailable("no answer".into()));
+        if !has_left {
+            end_leave(Err(why.clone()));
+        }
+        if !is_back {
+            end_return(Err(why));
+        }
+    }
+
     /// Suspends processes of guests by this operation. Blocks.
     ///
     /// # Errors
@@ -228,8 +288,19 @@ impl Suspensions {
         }
         let before = self.set_suspender(pids, Some(by));
         self.exempt(pids, true);
-        match self.run(pids.to_vec(), op) {
-            Ok((all, _)) => {
+        let made = self.run(pids.to_vec(), op).map(|(all, _)| all);
+        self.end_suspension(pids, before, made)
+    }
+
+    /// Notes the end of a suspension. `before` has the causes before it.
+    fn end_suspension(
+        &self,
+        pids: &[u32],
+        before: Vec<(u32, Option<Suspender>)>,
+        made: Result<Vec<Suspended>>,
+    ) -> Result<Vec<Suspended>> {
+        match made {
+            Ok(all) => {
                 self.figures.lock().note_suspension(&all);
                 Ok(all)
             }
@@ -294,12 +365,21 @@ impl Suspensions {
 
     /// Brings processes back, while the caller has the lock of operations.
     fn resume_locked(&self, pids: Vec<u32>) -> Result<Vec<Suspended>> {
-        match self.run(pids.clone(), Op::Resume { to: None }) {
-            Ok((all, steps)) => {
+        let (all, steps) = match self.run(pids.clone(), Op::Resume { to: None }) {
+            Ok((all, steps)) => (all, Ok(steps)),
+            Err(error) => (Vec::new(), Err(error)),
+        };
+        self.end_return(&pids, steps).map(|()| all)
+    }
+
+    /// Notes the end of a return.
+    fn end_return(&self, pids: &[u32], made: Result<Steps>) -> Result<()> {
+        match made {
+            Ok(steps) => {
                 self.figures.lock().note_return(steps);
-                self.exempt(&pids, false);
-                self.set_suspender(&pids, None);
-                Ok(all)
+                self.exempt(pids, false);
+                self.set_suspender(pids, None);
+                Ok(())
             }
             Err(error) => {
                 self.figures.lock().refused += 1;
@@ -313,7 +393,9 @@ impl Suspensions {
         match run(&self.program, &request) {
             Ok(Answer::Suspended(all)) => Ok((all, Steps::default())),
             Ok(Answer::Resumed(all, steps)) => Ok((all, steps)),
-            Ok(Answer::Refused(why)) => Err(Error::Unavailable(why)),
+            Ok(Answer::Refused(why) | Answer::Stays(why) | Answer::StaysAway(why)) => {
+                Err(Error::Unavailable(why))
+            }
             Err(error) => Err(Error::system("the process that suspends", error)),
         }
     }

@@ -3,7 +3,8 @@
 //! Each process that has initialised the driver has a file of four words there, named by its
 //! number: state, request, argument, reply. A caller writes a request and waits for the reply; a
 //! thread of the process serves it, as the real driver's does. While the process is not running
-//! its calls wait at [`pass`].
+//! its calls wait at [`pass`]. While the folder has a file `hold` no checkpoint ends, and one that
+//! finds a file `refuse` is refused.
 
 use super::device_memory::{give_back, own, take};
 use super::world::world;
@@ -18,8 +19,8 @@ use std::time::{Duration, Instant};
 
 /// Time between two polls of a request, a reply or the device.
 const POLL_INTERVAL: Duration = Duration::from_micros(200);
-/// Longest wait for the reply of a process that has ended.
-const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
+/// Longest wait for the reply of a process: it may have ended, or a checkpoint is held.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// States, as `CUprocessState` numbers them.
 const RUNNING: u32 = 0;
@@ -155,8 +156,16 @@ fn lock(file: &File) -> u32 {
     step(file, RUNNING, LOCKED)
 }
 
+/// Returns whether the folder has a file of this name.
+fn has(name: &str) -> bool {
+    folder().is_some_and(|folder| folder.join(name).exists())
+}
+
 fn checkpoint(file: &File) -> u32 {
-    if read(file, STATE) == LOCKED && has_managed() {
+    while has("hold") {
+        std::thread::sleep(POLL_INTERVAL);
+    }
+    if read(file, STATE) == LOCKED && (has("refuse") || has_managed()) {
         return NOT_SUPPORTED; // and stays locked
     }
     let code = step(file, LOCKED, SUSPENDED);

@@ -3,7 +3,7 @@ use crate::class::Class;
 use crate::residency::facts::ProcessName;
 use reef_suspend::Uuid;
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 
 const GPU: Uuid = [7; 16];
 const MIB: u64 = 1 << 20;
@@ -20,7 +20,11 @@ struct Device {
     /// Process that an operator has suspended; 0: none.
     suspended: AtomicU32,
     /// True if every departure is refused.
-    refuses: bool,
+    refuses: AtomicBool,
+    /// True while departures of turnovers do not end.
+    holds: AtomicBool,
+    /// Number of turnovers that were begun.
+    turnovers: AtomicU32,
 }
 
 #[derive(Debug)]
@@ -28,7 +32,7 @@ struct TestMover(Arc<Device>);
 
 impl Mover for TestMover {
     fn leave(&self, pid: u32) -> Result<Held> {
-        if self.0.refuses {
+        if self.0.refuses.load(SeqCst) {
             return Err(Error::Unavailable("too little host memory".into()));
         }
         assert!(self.0.away.lock().insert(pid), "it left twice");
@@ -38,6 +42,25 @@ impl Mover for TestMover {
     fn come_back(&self, pid: u32) -> Result<()> {
         assert!(self.0.away.lock().remove(&pid), "it was there");
         Ok(())
+    }
+
+    fn turn_over(
+        &self,
+        leaver: u32,
+        had: &Held,
+        returner: u32,
+        left: &mut dyn FnMut(Result<Held>),
+        back: &mut dyn FnMut(Result<()>),
+    ) {
+        assert_eq!(*had, self.bytes(leaver, None));
+        self.0.turnovers.fetch_add(1, SeqCst);
+        if self.0.refuses.load(SeqCst) {
+            left(self.leave(leaver));
+            return back(Err(Error::Unavailable("too little memory".into())));
+        }
+        back(self.come_back(returner));
+        wait("the end of the hold", || !self.0.holds.load(SeqCst));
+        left(self.leave(leaver));
     }
 
     fn free(&self, _: Uuid) -> Option<u64> {
@@ -69,10 +92,16 @@ fn start(
     idle: Duration,
     refuses: bool,
 ) -> (Arc<Device>, Arc<Residents>, Vec<Resident>) {
-    let (away, suspended) = Default::default();
-    let device = Arc::new(Device { count, away, suspended, refuses });
+    start_each(&vec![idle; count as usize], refuses)
+}
+
+/// Starts processes, each of which leaves after its time without a request.
+fn start_each(idles: &[Duration], refuses: bool) -> (Arc<Device>, Arc<Residents>, Vec<Resident>) {
+    let (count, refuses) = (idles.len() as u32, AtomicBool::new(refuses));
+    let (away, suspended, holds, turnovers) = Default::default();
+    let device = Arc::new(Device { count, away, suspended, refuses, holds, turnovers });
     let residents = Residents::new(Box::new(TestMover(device.clone())));
-    let one = |number: u32| {
+    let one = |(&idle, number): (&Duration, u32)| {
         let (model, class, device) = (format!("m{number}"), Class::BestEffort, "cuda:0".into());
         let name = ProcessName { model, version: 1, class, instance: 0, device };
         let facts = Facts { name, title: "m/1".into(), idle, limit: 0, device: None };
@@ -81,7 +110,7 @@ fn start(
         resident.note_start(number);
         resident
     };
-    let all = (1..=count).map(one).collect();
+    let all = idles.iter().zip(1..).map(one).collect();
     (device, residents, all)
 }
 
@@ -115,6 +144,39 @@ fn clients_of_processes_that_do_not_fit_all_get_answers() {
     assert!(returns >= 4, "{returns}");
     drop(all);
     wait("the end of its thread", || !residents.state.lock().has_thread);
+}
+
+/// Starts a process that leaves at once, and one that stays for a minute.
+fn start_one_away() -> (Arc<Device>, Arc<Residents>, Vec<Resident>) {
+    let (device, residents, all) = start_each(&[Duration::from_millis(1), MINUTE], false);
+    wait("the departure of the first one", || all[0].is_away());
+    wait("the size of the other one", || residents.all()[1].bytes.is_some());
+    (device, residents, all)
+}
+
+#[test]
+fn request_is_served_before_the_departure_for_it_ends() {
+    let (device, residents, all) = start_one_away();
+    device.holds.store(true, SeqCst);
+    let used = all[0].enter(MINUTE, &|| false).unwrap();
+    assert_eq!(residents.all()[1].state, ResidencyState::Leaving);
+    device.holds.store(false, SeqCst);
+    wait("the end of the departure", || all[1].is_away());
+    assert_eq!(device.turnovers.load(SeqCst), 1);
+    drop(used);
+    drop(all[1].enter(MINUTE, &|| false).unwrap());
+}
+
+#[test]
+fn process_stays_away_if_the_departure_for_it_is_refused() {
+    let (device, residents, all) = start_one_away();
+    device.refuses.store(true, SeqCst);
+    let has_begun = || device.turnovers.load(SeqCst) > 0;
+    assert_eq!(all[0].enter(MINUTE, &has_begun).map(drop), Err(Refusal::Away(no_room())));
+    wait("the end of its return", || all[0].is_away());
+    assert_eq!(residents.all()[0].returns, 0);
+    drop(all[1].enter(MINUTE, &|| false).unwrap());
+    device.refuses.store(false, SeqCst);
 }
 
 #[test]

@@ -61,6 +61,11 @@ impl Machine {
         ));
     }
 
+    fn note_back(&mut self, id: Id) {
+        self.resident.insert(id);
+        self.table.note_return(target(id), Some(IDLE), self.now);
+    }
+
     fn free(&self) -> u64 {
         ALL - self.resident.iter().map(|id| self.sizes[id]).sum::<u64>()
     }
@@ -75,9 +80,10 @@ impl Machine {
         for _ in 0..100 {
             match self.next() {
                 Step::Leave(Target { id, .. }) => self.note_left(id),
-                Step::Return(Target { id, .. }) => {
-                    self.resident.insert(id);
-                    self.table.note_return(target(id), Some(IDLE), self.now);
+                Step::Return(Target { id, .. }) => self.note_back(id),
+                Step::Turnover { leaver, returner } => {
+                    self.note_back(returner.id);
+                    self.note_left(leaver.id);
                 }
                 Step::Admit | Step::Measure => {}
                 Step::Sleep(_) => return,
@@ -148,6 +154,66 @@ fn least_valuable_process_leaves_for_a_return() {
     assert_eq!(machine.resident, BTreeSet::from([wanted]));
     let places = [best_effort, real_time].map(|id| machine.table.state_of(id));
     assert_eq!(places, [ResidencyState::Away; 2]);
+}
+
+#[test]
+fn process_returns_while_the_last_one_leaves() {
+    let mut machine = Machine::new();
+    let wanted = machine.add_away(Class::BestEffort, 400);
+    let [first, last] = [100, 400].map(|mib| {
+        machine.pass(1);
+        machine.add_resident(Class::BestEffort, mib)
+    });
+    assert!(!machine.table.try_use(wanted));
+    // 524 MiB are free, and 912 needed: 100 more are too few, and then 400 are enough.
+    assert_eq!(machine.next(), Step::Leave(target(first)));
+    machine.note_left(first);
+    let both = Step::Turnover { leaver: target(last), returner: target(wanted) };
+    assert_eq!(machine.next(), both);
+    let states = [wanted, last].map(|id| machine.table.state_of(id));
+    assert_eq!(states, [ResidencyState::Returning, ResidencyState::Leaving]);
+    assert!(!machine.table.try_use(last), "a request for it waits for its own turn");
+    machine.note_back(wanted);
+    machine.answer(wanted); // before the other one has left
+    machine.note_left(last);
+    let both = Step::Turnover { leaver: target(wanted), returner: target(last) };
+    assert_eq!(machine.next(), both);
+}
+
+#[test]
+fn start_begins_after_the_departures() {
+    let mut machine = Machine::new();
+    let other = machine.add_resident(Class::BestEffort, 600);
+    let limited = machine.table.add(Machine::facts(Class::BestEffort, 300 * MIB), machine.now);
+    machine.table.begin_start(limited);
+    assert_eq!(machine.next(), Step::Leave(target(other)));
+}
+
+#[test]
+fn return_waits_for_another_process_if_one_stays() {
+    let mut machine = Machine::new();
+    let wanted = machine.add_away(Class::BestEffort, 300);
+    let [first, second] = [0, 1].map(|_| {
+        machine.pass(1);
+        machine.add_resident(Class::BestEffort, 200)
+    });
+    assert!(!machine.table.try_use(wanted));
+    for round in 0..10 {
+        machine.pass(round);
+        for id in [first, second] {
+            if machine.next() != (Step::Turnover { leaver: target(id), returner: target(wanted) }) {
+                continue; // it has refused less than 30 s ago
+            }
+            machine.table.note_leave(target(id), None, machine.now);
+            machine.table.note_no_room(target(wanted));
+            assert_eq!(machine.table.state_of(wanted), ResidencyState::Away);
+        }
+    }
+    assert!(!machine.table.is_lost(wanted), "it is not its failure");
+    assert!(matches!(machine.next(), Step::Sleep(Some(_))), "both refused just now");
+    machine.pass(60);
+    machine.run();
+    assert_eq!(machine.table.state_of(wanted), ResidencyState::Resident);
 }
 
 #[test]
