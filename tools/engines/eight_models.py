@@ -6,8 +6,10 @@
 FOLDER has `reef` with CUDA and libreef_cuda_shim.so, and perhaps the package in python/reef. $PYTHON (python3) has torch. Starts
 the daemon with so many models of so many GiB, `residency = "on-demand"`, and a real-time model that always stays. Then asks a model
 at random at each turn, and the real-time one in a closed loop: alone first, then next to the others. Prints states and host memory
-as it goes, then a table. Fails if an answer is wrong or a request is refused. 0.5 requests a second leave time for a departure and a
-return; more queue up.
+as it goes, then a table: requests, and how long each departure and each return took by the daemon's log, from its begin. A return for
+which another model leaves begins together with that departure. The sums of the steps come last: they have no start of the process that
+moves. `--log FILE` keeps the log. Fails if an answer is wrong or a request is refused. 0.5 requests a second leave time for a
+departure and a return; more queue up.
 """
 import argparse
 import http.client
@@ -15,6 +17,8 @@ import json
 import os
 import pathlib
 import random
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -87,9 +91,13 @@ def ask(connection, name, value, is_rt=False):
     return took
 
 
-def states():
+def metrics():
     with urllib.request.urlopen(f"http://127.0.0.1:{PORT}/metrics", timeout=30) as answer:
-        lines = answer.read().decode().splitlines()
+        return answer.read().decode().splitlines()
+
+
+def states():
+    lines = metrics()
     shown = [line for line in lines if line.startswith("reef_model_residency{") and line.endswith(" 1")]
     return {part("model", line): part("state", line) for line in shown}
 
@@ -101,6 +109,21 @@ def part(label, line):
 def available():
     with open("/proc/meminfo") as file:
         return next(int(line.split()[1]) / (1 << 20) for line in file if line.startswith("MemAvailable:"))
+
+
+# Lines of the daemon's log about moves.
+MOVES = {"departures": "the process has left the GPU", "returns": "the process is back on the GPU"}
+SECONDS = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
+
+
+def moves(log, from_byte):
+    """Seconds of each departure and each return that the log has from this byte on."""
+    text = log.read_bytes()[from_byte:].decode(errors="replace")
+    times = {}
+    for what, said in MOVES.items():
+        found = re.findall(rf"{said}.*? time=([0-9.]+)(ns|µs|ms|s)\b", text)
+        times[what] = [float(number) * SECONDS[unit] for number, unit in found]
+    return times
 
 
 def at(all, share):
@@ -121,6 +144,7 @@ def main():
     say.add_argument("--gib", type=float, default=20)
     say.add_argument("--seconds", type=float, default=120)
     say.add_argument("--rate", type=float, default=0.5, help="requests a second to models at random")
+    say.add_argument("--log", type=pathlib.Path, help="file for the daemon's log")
     options = say.parse_args()
     folder = options.folder.resolve()
     package = folder / "python"
@@ -156,6 +180,8 @@ def main():
         alone, beside, away, there = [], [], [], []
         end = time.monotonic() + 10
         loop("m99", lambda: time.monotonic() > end, alone)
+        log_path = pathlib.Path(work.name) / "log"
+        logged = log_path.stat().st_size
         chance, end = random.Random(1), time.monotonic() + options.seconds
         real_time = threading.Thread(target=loop, args=("m99", lambda: time.monotonic() > end, beside))
         real_time.start()
@@ -171,13 +197,19 @@ def main():
             time.sleep(max(0.0, 1 / options.rate - (time.monotonic() - began)))
         real_time.join()
         print("requests | number | p50 s | p99 s | longest s")
-        for what, all in (("to models that were away", away), ("to models on the GPU", there), ("real-time, alone", alone), ("real-time, next to them", beside)):
+        rows = [("to models that were away", away), ("to models on the GPU", there), ("real-time, alone", alone), ("real-time, next to them", beside)]
+        rows += moves(log_path, logged).items()
+        for what, all in rows:
             print(f"{what} | {len(all)} | {at(all, 0.5):.4f} | {at(all, 0.99):.4f} | {max(all, default=float('nan')):.4f}")
+        print("since the start of the daemon, all moves together:")
+        print("\n".join(line for line in metrics() if line.startswith("reef_suspension")))
     finally:
         daemon.terminate()
         daemon.wait()
         if daemon.returncode:
             print((pathlib.Path(work.name) / "log").read_text()[-3000:])
+        if options.log:
+            shutil.copyfile(pathlib.Path(work.name) / "log", options.log)
 
 
 main()
