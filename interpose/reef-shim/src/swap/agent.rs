@@ -94,16 +94,10 @@ fn move_all(asked: &Receiver<Task>) {
                 swapped = Some(there);
                 Err("its memory is off the device already".into())
             }
-            (Request::Out(timeout), None) => match leave(timeout) {
-                Ok((there, moved)) => {
-                    swapped = Some(there);
-                    Ok(moved)
-                }
-                Err((there, why)) => {
-                    swapped = there.map(|there| *there);
-                    Err(why)
-                }
-            },
+            (Request::Out(timeout), None) => leave(timeout).map(|(there, moved)| {
+                swapped = Some(there);
+                moved
+            }),
             (Request::In | Request::InWithRoom, None) => Err("its memory is on the device".into()),
             (Request::In | Request::InWithRoom, Some(there)) => {
                 there.come_back(&|| waits.load(Relaxed)).map_err(|(there, why)| {

@@ -10,9 +10,9 @@
 //! *In*: allocations of `cuMemAlloc`, and requests at a socket ([`reef_guest::swap`]). *Out*: the
 //! same addresses with the same bytes. *Invariant*: while memory is off the device the program's
 //! calls wait ([`pause`](crate::driver::pause)), its work has ended, and no capture is open. A
-//! refused departure changes nothing, unless another program has taken the room of what had left:
-//! then that is as after a refused return. A refused return leaves all memory where it was, and can
-//! be asked for again.
+//! refused departure changes nothing: if another program has taken the room of what had left, it is
+//! not refused, and the rest stays for the driver. A refused return leaves all memory where it was,
+//! and can be asked for again.
 
 pub(crate) mod agent;
 pub(crate) mod allocations;

@@ -11,6 +11,7 @@ use crate::guest::capture;
 use reef_cuda_abi::codes::OUT_OF_MEMORY;
 use reef_guest::swap::{MARGIN, Moved};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::channel;
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::thread;
@@ -22,9 +23,6 @@ const CAPTURE_INTERVAL: Duration = Duration::from_millis(1);
 /// Interval between readings of free memory: nothing tells of another process that releases some.
 const ROOM_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Longest wait for the room of one piece.
-const ROOM_TIMEOUT: Duration = Duration::from_secs(60);
-
 /// Memory that is off the device. The program's calls wait until it is dropped.
 #[derive(Debug)]
 pub(super) struct Swapped {
@@ -33,59 +31,70 @@ pub(super) struct Swapped {
     _pause: Pause,
 }
 
-/// Reason for which a program stays, with its memory if some of that has left and can't return.
-type Refusal = (Option<Box<Swapped>>, String);
-
-fn refusal(why: String) -> Refusal {
-    (None, why)
-}
-
 /// Has the program wait, and moves its memory to the host. The memory of each piece is released
-/// once it has been copied. Blocks.
+/// once it has been copied. If a copy fails and another process has the room of what has left, the
+/// program has left, too: the driver moves the rest. Blocks.
 ///
 /// # Errors
 ///
-/// In words. The program goes on, unless some of its memory can't return.
-pub(super) fn leave(timeout: Duration) -> Result<(Swapped, Moved), Refusal> {
+/// In words; the program goes on.
+pub(super) fn leave(timeout: Duration) -> Result<(Swapped, Moved), String> {
     let begin = Instant::now();
     let pause = settle(begin + timeout).ok_or_else(|| {
-        let seconds = timeout.as_secs_f64();
-        refusal(format!("its calls, captures or work did not end within {seconds} s"))
+        format!("its calls, captures or work did not end within {} s", timeout.as_secs_f64())
     })?;
     let begin = Instant::now();
     let pieces = allocations::all();
-    let host = HostMemory::new(pieces.iter().map(|one| one.bytes).sum()).map_err(refusal)?;
+    let host = HostMemory::new(pieces.iter().map(|one| one.bytes).sum())?;
     let ranges = ranges(&pieces, true);
-    let departure = Departure(pieces.into_iter().map(Mutex::new).collect());
+    let departure = Departure::new(pieces);
     let left = copy_all(&ranges, &host, Direction::ToHost, &departure);
-    let pieces =
-        departure.0.into_iter().map(|one| one.into_inner().unwrap_or_else(|it| it.into_inner()));
-    let pieces: Vec<Piece> = pieces.collect();
+    let pieces = departure.into_pieces();
     allocations::note(&pieces);
-    let moved = moved(&pieces, begin);
     let there = Swapped { pieces, host, _pause: pause };
-    match left {
-        Ok(()) => Ok((there, moved)),
-        Err(refused) => Err(match there.come_back(&|| false) {
-            Ok(_) => refusal(refused.to_string()),
-            Err((there, why)) => (Some(there), format!("{refused}; {why}")),
-        }),
+    let there = match left {
+        Ok(()) => there,
+        Err(refused) => match there.come_back(&|| false) {
+            Ok(_) => return Err(refused.to_string()),
+            Err((there, _)) => *there,
+        },
+    };
+    let moved = moved(there.pieces.iter().filter(|one| one.handle == 0), begin);
+    Ok((there, moved))
+}
+
+/// Pieces that leave.
+struct Departure {
+    /// Each is locked by the thread that has copied the last of it.
+    pieces: Vec<Mutex<Piece>>,
+    /// True once a copy has failed: no more pieces leave.
+    is_over: AtomicBool,
+}
+
+impl Departure {
+    fn new(pieces: Vec<Piece>) -> Self {
+        let pieces = pieces.into_iter().map(Mutex::new).collect();
+        Self { pieces, is_over: AtomicBool::new(false) }
+    }
+
+    fn into_pieces(self) -> Vec<Piece> {
+        let piece = |one: Mutex<Piece>| one.into_inner().unwrap_or_else(|it| it.into_inner());
+        self.pieces.into_iter().map(piece).collect()
     }
 }
 
-/// Pieces that leave. Each is locked by the thread that has copied the last of it.
-struct Departure(Vec<Mutex<Piece>>);
-
 impl Steps for Departure {
     fn begin(&self, _piece: usize) -> bool {
-        true
+        !self.is_over.load(Relaxed)
     }
 
     fn end(&self, piece: usize) {
-        locked(&self.0[piece]).leave();
+        locked(&self.pieces[piece]).leave();
     }
 
-    fn stop(&self) {}
+    fn stop(&self) {
+        self.is_over.store(true, Relaxed);
+    }
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -155,7 +164,7 @@ impl Swapped {
             return Err((Box::new(self), format!("its memory does not return: {refused}")));
         }
         allocations::note(&self.pieces);
-        Ok(moved(&self.pieces, begin))
+        Ok(moved(self.pieces.iter(), begin))
     }
 }
 
@@ -197,9 +206,8 @@ impl Arrival {
 
     /// Gives a piece memory. Blocks while there is none and `waits`.
     fn take(&self, one: &mut Piece, waits: &(dyn Fn() -> bool + Sync)) -> Result<(), Refused> {
-        let begin = Instant::now();
         loop {
-            let waits = !self.is_over() && begin.elapsed() < ROOM_TIMEOUT && waits();
+            let waits = !self.is_over() && waits();
             if !waits || one.handle != 0 || has_room(one) {
                 match one.take() {
                     Err(Refused { code: OUT_OF_MEMORY, .. }) if waits => {}
@@ -257,7 +265,7 @@ fn copy_all<S: Steps>(
     contexts.iter().try_for_each(|(context, ranges)| copy(*context, ranges, host, direction, steps))
 }
 
-fn moved(pieces: &[Piece], begin: Instant) -> Moved {
+fn moved<'a>(pieces: impl Iterator<Item = &'a Piece>, begin: Instant) -> Moved {
     let _inside = Inside::always();
     let mut devices: BTreeMap<i32, u64> = BTreeMap::new();
     for one in pieces {
@@ -266,4 +274,28 @@ fn moved(pieces: &[Piece], begin: Instant) -> Moved {
     let uuid = |(ordinal, bytes)| Some((driver::uuid(ordinal)?, bytes));
     let devices = devices.into_iter().filter_map(uuid).collect();
     Moved { devices, seconds: begin.elapsed().as_secs_f64() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_piece_leaves_after_a_failed_copy() {
+        let departure = Departure::new(Vec::new());
+        assert!(departure.begin(0));
+        departure.stop();
+        assert!(!departure.begin(0));
+    }
+
+    #[test]
+    fn copies_to_pieces_without_memory_end_with_the_return() {
+        let arrival = Arrival::default();
+        let begun = thread::scope(|scope| {
+            let waits = scope.spawn(|| arrival.begin(0));
+            arrival.stop();
+            waits.join()
+        });
+        assert!(!begun.unwrap());
+    }
 }
