@@ -27,6 +27,8 @@ pub const MARGIN: u64 = 512 << 20;
 const MAX_LINE: u64 = 4096;
 /// Line that asks for the socket to be closed.
 const HIDE: &str = "hide";
+/// Refusal of a line that is not a request. Programs of earlier releases have it for newer ones.
+const UNKNOWN: &str = "the request is not one";
 /// Interval between polls of a connection, and of a socket that is opened again.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// Maximum time in which a program opens its socket again.
@@ -136,14 +138,15 @@ pub fn ask_again(pid: u32, request: Request) -> Option<Result<Moved, String>> {
 }
 
 /// Asks a program for its return, [with room](Request::InWithRoom) that another one leaves as long
-/// as `waits`. Otherwise as [`ask_again`].
+/// as `waits`. A program that doesn't know this request is asked for its return after that.
+/// Otherwise as [`ask_again`].
 ///
 /// # Errors
 ///
 /// As [`ask`].
 pub fn ask_with_room(pid: u32, waits: &dyn Fn() -> bool) -> Option<Result<Moved, String>> {
     let stream = connect_again(pid)?;
-    Some(send(&stream, &Request::InWithRoom.line()).and_then(|()| {
+    let answer = send(&stream, &Request::InWithRoom.line()).and_then(|()| {
         while !has_input(&stream, POLL_INTERVAL) {
             if !waits() {
                 let _ = stream.shutdown(Shutdown::Write); // refused: it has ended
@@ -151,7 +154,14 @@ pub fn ask_with_room(pid: u32, waits: &dyn Fn() -> bool) -> Option<Result<Moved,
             }
         }
         receive(&stream)
-    }))
+    });
+    if !answer.as_ref().is_err_and(|why| why == UNKNOWN) {
+        return Some(answer);
+    }
+    while waits() {
+        std::thread::sleep(POLL_INTERVAL);
+    }
+    ask_again(pid, Request::In)
 }
 
 /// Connects to a program whose socket may be about to open again.
@@ -307,7 +317,7 @@ impl Listener {
             }
             let answer = match Request::parse(&line) {
                 Some(request) => run(request, &WaitingCaller(&stream)),
-                None => Err("the request is not one".into()),
+                None => Err(UNKNOWN.into()),
             };
             stream.write_all(answer_line(&answer).as_bytes())?;
         }
@@ -366,6 +376,11 @@ mod tests {
         assert!(Listener::open().is_err(), "the name is taken");
         let (tell, told) = std::sync::mpsc::channel();
         let served = std::thread::spawn(move || {
+            let earlier = |request: Request, _: &WaitingCaller<'_>| match request {
+                Request::In => Ok(Moved::default()),
+                Request::Out(_) | Request::InWithRoom => Err(UNKNOWN.into()),
+            };
+            (0..2).for_each(|_| assert!(listener.serve(earlier).unwrap().is_none()));
             let run = |request: Request, caller: &WaitingCaller<'_>| match request {
                 Request::In => Ok(Moved { devices: vec![([3; 16], 7)], seconds: 0.5 }),
                 Request::Out(_) => Err("two\nlines".into()),
@@ -386,12 +401,15 @@ mod tests {
             (first, hides(Listener::open().unwrap()))
         });
         let pid = std::process::id();
+        let polls = std::cell::Cell::new(0);
+        let waits = || polls.replace(polls.get() + 1) < 3;
+        assert_eq!(ask_with_room(pid, &waits), Some(Ok(Moved::default())), "an earlier release");
+        assert!(polls.get() >= 4, "it was asked again at the end");
         let moved = Moved { devices: vec![([3; 16], 7)], seconds: 0.5 };
         assert_eq!(ask(pid, Request::In), Some(Ok(moved)));
         let out = ask(pid, Request::Out(Duration::from_secs(1)));
         assert_eq!(out, Some(Err("two lines".into())));
-        let polls = std::cell::Cell::new(0);
-        let waits = || polls.replace(polls.get() + 1) < 3;
+        polls.set(0);
         assert_eq!(ask_with_room(pid, &waits), Some(Err("no room".into())));
         assert_eq!(polls.get(), 4, "it waited until it was told");
         let hidden = hide(pid).unwrap().unwrap();

@@ -13,7 +13,7 @@
 use crate::api::{Api, Pair, State, Uuid};
 use crate::error::Error;
 use crate::memory::Devices;
-use crate::record::{Process, Steps, Suspended};
+use crate::record::{Held, Process, Steps, Suspended};
 use std::time::{Duration, Instant};
 
 /// Memory that stays free on a GPU after a return. A restore that runs out of memory loses the
@@ -187,6 +187,16 @@ impl<'a, A: Api> Group<'a, A> {
             }
         }
         Ok(())
+    }
+
+    /// Returns whether the GPUs are known to have room for a return: with figures of all of them, and
+    /// of the memory of each process.
+    pub(crate) fn has_room(&self, records: &[Suspended], to: Option<Uuid>) -> bool {
+        let Some(memory) = self.devices.memory else { return false };
+        let is_told = |held: &Held| held.uuid().and_then(|uuid| memory.free(&uuid)).is_some();
+        let is_known =
+            |record: &Suspended| !record.held.is_empty() && record.held.iter().all(is_told);
+        records.iter().all(is_known) && self.check_room(records, to).is_ok()
     }
 
     /// Every GPU of this machine has to be named if one changes: the process had access to all.

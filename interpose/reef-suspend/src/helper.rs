@@ -381,7 +381,7 @@ fn resume(
         None => group.resume(&all, to)?,
         Some(waits) => {
             let rests: Vec<Suspended> = all.iter().map(Suspended::without_swapped).collect();
-            while waits() && group.check_room(&rests, to).is_err() {
+            while waits() && !group.has_room(&rests, to) {
                 thread::sleep(ROOM_INTERVAL);
             }
             group.resume(&rests, to)?

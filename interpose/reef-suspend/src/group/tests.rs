@@ -1,6 +1,5 @@
 use super::*;
 use crate::memory::Free;
-use crate::record::Held;
 use crate::refusal::Refusal;
 use proptest::prelude::*;
 use std::collections::HashMap;
@@ -125,6 +124,19 @@ fn return_without_room_begins_nothing() {
     memory.0.store((8 << 30) + MARGIN, Ordering::SeqCst);
     group.resume(&all, None).unwrap();
     assert!(fake.are_all(State::Running));
+}
+
+#[test]
+fn room_is_there_if_all_figures_are_known() {
+    let (fake, memory) = (Fake::of(&pids()), Bytes(AtomicU64::new(1 << 40)));
+    let known = devices(&memory);
+    let group = Group::new(&fake, &known);
+    let all = group.suspend(&pids(), Duration::from_secs(5)).unwrap();
+    assert!(group.has_room(&all, None));
+    let without_record = [Suspended::unknown(pids()[0]).unwrap()];
+    assert!(!group.has_room(&without_record, None));
+    let without_figures = Devices { uuids: GPUS.to_vec(), memory: None };
+    assert!(!Group::new(&fake, &without_figures).has_room(&all, None));
 }
 
 #[test]
