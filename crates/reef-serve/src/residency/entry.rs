@@ -89,11 +89,16 @@ impl Entry {
         }
     }
 
-    /// Returns its bytes on a device. `None`: not known.
+    /// Returns its bytes on a device. `None`: not known. A process has none of a budget.
     pub(super) fn bytes_on(&self, device: Uuid) -> Option<u64> {
-        let held = self.held.as_ref()?;
+        let Some(held) = &self.held else { return is_budget(&device).then_some(0) };
         let there = held.iter().filter(|(of, _)| *of == device);
         Some(there.fold(0_u64, |sum, (_, bytes)| sum.saturating_add(*bytes)))
+    }
+
+    /// True for a network of the daemon, which takes memory of a budget.
+    pub(super) fn is_network(&self) -> bool {
+        self.held.iter().flatten().any(|(of, _)| is_budget(of))
     }
 
     /// Returns its bytes on all devices. `None`: not known.

@@ -2,7 +2,7 @@
 
 use super::choice::{Candidate, least_valuable};
 use super::entry::{Entry, Id, REST_TIME, Target};
-use super::facts::{Held, ResidencyState};
+use super::facts::{Held, ResidencyState, is_budget};
 use super::table::Table;
 use crate::class::Class;
 use reef_suspend::{MARGIN, Uuid};
@@ -20,7 +20,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 pub(super) enum Step {
     Leave(Target),
     Return(Target),
-    /// One leaves, and the other one returns in its room.
+    /// One leaves, and the other one returns in its room. Both are processes.
     Turnover {
         leaver: Target,
         returner: Target,
@@ -74,9 +74,10 @@ impl Table {
             None if entry.facts.limit == 0 => Held::new(),
             // Before its first start: on the device that it is told, or that of the others.
             None => {
-                let mut known = self.entries.values().filter_map(|other| other.held.as_ref());
-                let others = known.find_map(|held| held.first()).map(|(device, _)| *device);
-                let device = entry.facts.device.or(others);
+                let known = self.entries.values().filter_map(|other| other.held.as_ref());
+                let mut others = known.flatten().map(|(device, _)| *device);
+                let of_others = others.find(|device| !is_budget(device));
+                let device = entry.facts.device.or(of_others);
                 device.map(|device| (device, entry.facts.limit)).into_iter().collect()
             }
         }
@@ -180,11 +181,13 @@ impl Table {
         Some(Step::Return(Target { id, pid }))
     }
 
-    /// Begins the departure of a process for `id`, which returns meanwhile if it has enough room
-    /// then.
+    /// Begins the departure of a process for `id`, which returns meanwhile if both are processes,
+    /// and it has enough room then. The room that a network leaves is measured first.
     fn make_room(&mut self, id: Id, leaver: Id, free: &FreeBytes) -> Option<Step> {
         let is_away = self.state_of(id) == ResidencyState::Away;
-        let is_enough = is_away && self.frees_enough(id, leaver, free);
+        let is_process = |id: Id| self.entries.get(&id).is_some_and(|entry| !entry.is_network());
+        let may_overlap = is_away && is_process(id) && is_process(leaver);
+        let is_enough = may_overlap && self.frees_enough(id, leaver, free);
         let step = self.begin_leave(leaver);
         if let Some(Step::Leave(leaver)) = step
             && is_enough

@@ -445,6 +445,48 @@ fn one_of_several_waiting_requests_keeps_the_turn() {
 }
 
 #[test]
+fn network_returns_after_a_process_has_left() {
+    let mut machine = Machine::new();
+    let network = machine.add_away(Class::BestEffort, 400);
+    let bytes = 400 * MIB;
+    machine.table.note_needs(network, vec![(GPU, bytes), (budget_of(0), bytes)]);
+    let process = machine.add_resident(Class::BestEffort, 400);
+    let next = |machine: &mut Machine| {
+        let gpu = Some(machine.free() * MIB);
+        machine.table.next(machine.now, &FreeBytes::from([(GPU, gpu), (budget_of(0), None)]))
+    };
+    assert!(!machine.table.try_use(network));
+    assert_eq!(next(&mut machine), Step::Leave(target(process)));
+    machine.note_left(process);
+    assert_eq!(next(&mut machine), Step::Return(target(network)), "its room is measured");
+}
+
+#[test]
+fn process_of_unknown_size_does_not_leave_for_a_budget() {
+    let mut machine = Machine::new();
+    let network = machine.add_away(Class::BestEffort, 100);
+    machine.table.note_needs(network, vec![(budget_of(0), 100 * MIB)]);
+    let process = machine.add_resident(Class::BestEffort, 100);
+    machine.table.note_needs(process, Held::new());
+    assert!(!machine.table.try_use(network));
+    let free = FreeBytes::from([(budget_of(0), Some(MARGIN))]);
+    assert!(matches!(machine.table.next(machine.now, &free), Step::Sleep(_)));
+    assert_eq!(machine.table.state_of(process), ResidencyState::Resident);
+}
+
+/// As on the CPU device, where a network has nothing but its budget.
+#[test]
+fn start_of_a_process_needs_no_memory_of_a_budget() {
+    let mut machine = Machine::new();
+    let network = machine.add_resident(Class::BestEffort, 100);
+    machine.table.note_needs(network, vec![(budget_of(0), 100 * MIB)]);
+    let limited = machine.table.add(Machine::facts(Class::BestEffort, 300 * MIB), machine.now);
+    machine.table.begin_start(limited);
+    assert_eq!(machine.table.questions().0, BTreeSet::new());
+    assert_eq!(machine.next(), Step::Admit);
+}
+
+#[test]
 fn bytes_of_a_budget_are_not_counted_twice() {
     let mut machine = Machine::new();
     let id = machine.add_resident(Class::BestEffort, 1);
