@@ -28,6 +28,8 @@ pub(super) struct Entry {
     pub(super) is_used: bool,
     /// Number of these requests. A network may have several.
     pub(super) uses: usize,
+    /// Number of clients that keep it on its device, each with a request that may never end.
+    pub(super) keepers: usize,
     /// True while a request waits for its return.
     pub(super) is_awaited: bool,
     /// Number of these requests.
@@ -69,6 +71,7 @@ impl Entry {
             pid: None,
             is_used: false,
             uses: 0,
+            keepers: 0,
             is_awaited: false,
             waiters: 0,
             real_time: 0,

@@ -341,6 +341,16 @@ impl Resident {
         self.lock().table.note_needs(self.id, held);
     }
 
+    /// Counts a client that keeps a network on its device, beyond its uses by requests.
+    pub(crate) fn begin_keep(&self) {
+        self.lock().table.begin_keep(self.id);
+    }
+
+    /// Ends the stay of a client.
+    pub(crate) fn end_keep(&self) {
+        self.lock().table.end_keep(self.id);
+    }
+
     /// Counts a real-time request of a network, before it waits.
     pub(crate) fn begin_real_time(&self) {
         self.lock().table.begin_real_time(self.id);

@@ -169,6 +169,21 @@ impl Table {
         }
     }
 
+    /// Counts a client that keeps a network on its device.
+    pub(super) fn begin_keep(&mut self, id: Id) {
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.keepers += 1;
+            entry.must_leave = false;
+        }
+    }
+
+    /// Ends the stay of a client.
+    pub(super) fn end_keep(&mut self, id: Id) {
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.keepers = entry.keepers.saturating_sub(1);
+        }
+    }
+
     /// Counts a real-time request of a network.
     pub(super) fn begin_real_time(&mut self, id: Id) {
         if let Some(entry) = self.entries.get_mut(&id) {

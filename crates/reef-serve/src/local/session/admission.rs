@@ -13,6 +13,7 @@ use crate::local::handshake::{CLIENT_HELLO_LEN, ClientHello, ServerHello};
 use crate::local::segment::{FIRST, Layout, Segment};
 use crate::models::budget::{Reservation, within};
 use crate::models::loaded_model::LoadedModel;
+use crate::models::shaped::on_demand::Stay;
 use crate::net::identity::client_id::ClientId;
 use crate::net::identity::peer::ConnectionGuard;
 use crate::net::identity::principal::Principal;
@@ -22,7 +23,7 @@ use crate::tenants::tenant::{MemoryReservation, Tenant};
 use reef::Account;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Time that a client has to send its hello: it may be on a busy machine.
@@ -65,7 +66,8 @@ pub(super) fn admit<'a>(
     let stay = server.clients.stay_local(granted.class)?;
     let slots = config.limits.ring as u32;
     let layout = Layout { slots, input: model.base.inputs.bytes, output: model.base.outputs.bytes };
-    let resident = model.stay(granted.class, config.times.request(), &|| false)?;
+    let is_over = || stop.load(Ordering::Acquire) || model.is_retired();
+    let resident = model.stay(granted.class, config.times.request(), &is_over)?.map(Stay::keep);
     let memory = take_memory(server, &config, &tenant, &model, &granted, layout)?;
     let (segment, fd) = Segment::create(layout)?;
     let instances = granted.instances(&model, &tenant, &segment);

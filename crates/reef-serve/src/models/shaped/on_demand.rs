@@ -156,7 +156,7 @@ impl OnDemand {
     ) -> Result<Stay> {
         let counted = CountedClass::new(self, class);
         match self.resident.begin_use(time, gone) {
-            Ok(()) => Ok(Stay { on_demand: self.clone(), _counted: counted }),
+            Ok(()) => Ok(Stay { on_demand: self.clone(), is_kept: false, _counted: counted }),
             Err(Refusal::Away(error)) => Err(error),
             Err(Refusal::Lost(error)) => {
                 self.resident.forget_failures(); // the next request tries again
@@ -210,11 +210,25 @@ impl Drop for CountedClass {
 #[derive(Debug)]
 pub(crate) struct Stay {
     on_demand: Arc<OnDemand>,
+    /// True for a client, whose use may never end.
+    is_kept: bool,
     _counted: CountedClass,
+}
+
+impl Stay {
+    /// Makes it the use of a client for as long as that is connected. No model waits for its end.
+    pub(crate) fn keep(mut self) -> Self {
+        self.on_demand.resident.begin_keep();
+        self.is_kept = true;
+        self
+    }
 }
 
 impl Drop for Stay {
     fn drop(&mut self) {
+        if self.is_kept {
+            self.on_demand.resident.end_keep();
+        }
         self.on_demand.resident.end_use();
     }
 }

@@ -411,6 +411,24 @@ fn network_leaves_after_the_last_of_its_requests() {
 }
 
 #[test]
+fn network_that_a_client_keeps_is_used_by_others() {
+    let mut machine = Machine::new();
+    let kept = machine.add_resident(Class::BestEffort, 400);
+    let [large, small] = [400, 100].map(|mib| machine.add_away(Class::BestEffort, mib));
+    assert!(machine.table.try_use(kept));
+    machine.table.begin_keep(kept);
+    assert!(!machine.table.try_use(large) && !machine.table.try_use(small));
+    machine.run();
+    assert_eq!(machine.resident, BTreeSet::from([kept, small]), "what fits does not wait");
+    machine.answer(kept);
+    machine.answer(small);
+    machine.table.end_keep(kept);
+    machine.table.end_use(kept, machine.now);
+    machine.run();
+    assert!(machine.resident.contains(&large), "the client has gone");
+}
+
+#[test]
 fn network_is_real_time_while_it_serves_such_requests() {
     let mut machine = Machine::new();
     let network = machine.add_resident(Class::BestEffort, 400);
