@@ -1,6 +1,7 @@
 //! Creation of a model's networks: at the load, and for request shapes.
 
 use crate::class::Class;
+use crate::engine::node::Node;
 use crate::error::{Error, Result};
 use crate::models::declaration::{Declaration, Shapes, rows_of};
 use crate::models::loaded_model::{LoadedModel, Parts};
@@ -146,56 +147,60 @@ impl LoadedModel {
 }
 
 impl Network for LoadedModel {
+    // The thread of a move alone holds the model: its last holder frees memory of the device.
     fn leave(self: Arc<Self>) -> Result<Held> {
-        let own = self.clone();
-        self.run_move(move || {
-            let Some(on_demand) = &own.on_demand else { return Ok(Held::new()) };
+        let node = self.node().clone();
+        run_move(&node, move || {
+            let Some(on_demand) = &self.on_demand else { return Ok(Held::new()) };
             on_demand.leave(|| {
-                own.variants.expire(Duration::ZERO); // networks of shapes that requests chose
-                let bytes = own.variants.pinned_bytes();
-                own.free_variants();
-                if let Err(error) = own.node().engine.trim() {
-                    tracing::warn!(model = own.title(), %error, "its memory is not all returned");
-                }
+                self.variants.expire(Duration::ZERO); // networks of shapes that requests chose
+                let bytes = self.variants.pinned_bytes();
+                self.free_variants();
                 bytes
             })
         })
     }
 
     fn come_back(self: Arc<Self>) -> Result<()> {
-        let own = self.clone();
-        self.run_move(move || {
-            let Some(on_demand) = &own.on_demand else { return Ok(()) };
+        let node = self.node().clone();
+        run_move(&node, move || {
+            let Some(on_demand) = &self.on_demand else { return Ok(()) };
             on_demand.come_back(|| {
-                let made = own.fill_variants(on_demand.first());
-                let made = made.inspect_err(|_| own.free_variants());
-                made.map_err(|error| own.node().diagnose(error))?;
-                Ok(own.variants.pinned_bytes())
+                let made = self.fill_variants(on_demand.first());
+                let made = made.inspect_err(|_| self.free_variants());
+                made.map_err(|error| self.node().diagnose(error))?;
+                Ok(self.variants.pinned_bytes())
             })
         })
     }
 }
 
-impl LoadedModel {
-    /// Runs a move on a thread of its own, which is left behind if its device is lost and the move
-    /// does not end.
-    fn run_move<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> Result<T> + Send + 'static,
-    ) -> Result<T> {
-        let mut lost_since = None;
-        let abandons = || {
-            self.node().lost()?;
-            let since: Instant = *lost_since.get_or_insert_with(Instant::now);
-            let error = Error::Failed("the move does not end".into());
-            (since.elapsed() >= MOVE_TIMEOUT).then(|| self.node().explain(error))
-        };
-        run_on_thread("reef-move", work, drop, abandons)
+/// Runs a move on a thread of its own, which is left behind if the device is lost and the move does
+/// not end. No move begins on a lost device.
+fn run_move<T: Send + 'static>(
+    node: &Node,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let unended = || node.explain(Error::Failed("the move does not end".into()));
+    if node.lost().is_some() {
+        return Err(unended());
     }
+    let mut lost_since = None;
+    let abandons = || {
+        node.lost()?;
+        let since: Instant = *lost_since.get_or_insert_with(Instant::now);
+        (since.elapsed() >= MOVE_TIMEOUT).then(unended)
+    };
+    run_on_thread("reef-move", work, drop, abandons)
+}
 
+impl LoadedModel {
     /// Frees the memory of all variants. Those that queued requests hold exist without it.
     fn free_variants(&self) {
         self.variants.all().iter().for_each(|(_, variant)| variant.leave());
+        if let Err(error) = self.node().engine.trim() {
+            tracing::warn!(model = self.title(), %error, "its memory is not all returned");
+        }
     }
 
     /// Makes the networks of all variants anew, from its files. `first` has the shapes of the
