@@ -12,7 +12,8 @@
 //!
 //! - **In**: uses of processes by requests; starts and ends of processes; free memory.
 //! - **Out**: suspensions and returns by a thread of their own: one at a time, or a *turnover*, in
-//!   which a process returns while another one leaves that has all the room that it lacks.
+//!   which a process returns while another one leaves that has all the room that it lacks. No
+//!   network takes part in one.
 //! - **Invariant**: a process that works on a request does not leave. One that has returned for a
 //!   request answers it before it leaves again. Room is given in the order in which processes began
 //!   to wait for it. A return of a turnover whose departure is refused is not a failed one: the
