@@ -29,7 +29,7 @@ pub(super) struct Entry {
     /// Number of these requests. A network may have several.
     pub(super) uses: usize,
     /// Number of clients that keep it on its device, each with a request that may never end.
-    pub(super) keepers: usize,
+    pub(super) clients: usize,
     /// True while a request waits for its return.
     pub(super) is_awaited: bool,
     /// Number of these requests.
@@ -71,7 +71,7 @@ impl Entry {
             pid: None,
             is_used: false,
             uses: 0,
-            keepers: 0,
+            clients: 0,
             is_awaited: false,
             waiters: 0,
             real_time: 0,

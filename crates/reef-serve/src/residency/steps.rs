@@ -115,7 +115,7 @@ impl Table {
         for (other, entry) in self.entries.iter().filter(|(other, _)| **other != id) {
             let theirs = match entry.state {
                 ResidencyState::Absent | ResidencyState::Away => Some(0),
-                _ if entry.is_suspended || entry.keepers > 0 => Some(0),
+                _ if entry.is_suspended || entry.clients > 0 => Some(0),
                 ResidencyState::Starting => Some(self.needs_on(*other, device)),
                 ResidencyState::Resident | ResidencyState::Leaving | ResidencyState::Returning => {
                     entry.bytes_on(device)
@@ -147,7 +147,7 @@ impl Table {
                 && is_there
                 && has_memory
                 && entry.is_used == is_used
-                && entry.keepers == 0
+                && entry.clients == 0
                 && entry.is_due(now)
                 && !owes_answer
                 && (yields || unused(entry) >= REST_TIME)

@@ -172,7 +172,7 @@ impl Table {
     /// Counts a client that keeps a network on its device.
     pub(super) fn begin_keep(&mut self, id: Id) {
         if let Some(entry) = self.entries.get_mut(&id) {
-            entry.keepers += 1;
+            entry.clients += 1;
             entry.must_leave = false;
         }
     }
@@ -180,7 +180,7 @@ impl Table {
     /// Ends the stay of a client.
     pub(super) fn end_keep(&mut self, id: Id) {
         if let Some(entry) = self.entries.get_mut(&id) {
-            entry.keepers = entry.keepers.saturating_sub(1);
+            entry.clients = entry.clients.saturating_sub(1);
         }
     }
 
