@@ -23,6 +23,9 @@ use std::time::{Duration, Instant};
 /// memory loses the process, and other programs allocate at the same time.
 pub const MARGIN: u64 = 512 << 20;
 
+/// Refusal of a return: the program has moved nothing.
+pub const ON_DEVICE: &str = "its memory is on the device";
+
 /// Maximum length of a line.
 const MAX_LINE: u64 = 4096;
 /// Line that asks for the socket to be closed.
@@ -378,7 +381,7 @@ mod tests {
         let served = std::thread::spawn(move || {
             let earlier = |request: Request, _: &WaitingCaller<'_>| match request {
                 Request::In => Ok(Moved::default()),
-                Request::Out(_) | Request::InWithRoom => Err(UNKNOWN.into()),
+                Request::Out(_) | Request::InWithRoom => Err("the request is not one".into()),
             };
             (0..2).for_each(|_| assert!(listener.serve(earlier).unwrap().is_none()));
             let run = |request: Request, caller: &WaitingCaller<'_>| match request {

@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::group::Group;
 use crate::memory::{Devices, Free};
 use crate::record::{Held, Process, Records, Steps, Suspended};
-use crate::swaps::{Swaps, Waits, come_back, hide_all};
+use crate::swaps::{Swaps, Waits, come_back, come_back_without_record, hide_all};
 use crate::written::absence::Absence;
 use crate::written::accounts::{self, Reserved};
 use crate::written::criu::{self, Criu};
@@ -362,16 +362,24 @@ fn resume(
     waits: Option<Waits<'_>>,
 ) -> Result<Answer, Error> {
     // Those of `restored` were, and couldn't move their memory back.
-    let (mut all, mut restored) = (Vec::new(), Vec::new());
+    let (mut all, mut restored, mut without_record) = (Vec::new(), Vec::new(), Vec::new());
     for pid in pids {
+        let found = records.find(*pid);
+        if found.is_none() {
+            without_record.push(*pid);
+        }
         match driver.state(*pid) {
             Ok(State::Locked) => {
                 group.unlock(*pid)?;
-                restored.extend(records.find(*pid).filter(|record| record.is_swapped));
+                restored.extend(found.filter(|record| record.is_swapped));
             }
             state => {
-                let record = records.find(*pid).map_or_else(|| Suspended::unknown(*pid), Ok)?;
-                let is_restored = state == Ok(State::Running) && record.is_swapped;
+                let is_running = state == Ok(State::Running);
+                let is_restored = match &found {
+                    Some(record) => is_running && record.is_swapped,
+                    None => is_running && come_back_without_record(*pid)?,
+                };
+                let record = found.map_or_else(|| Suspended::unknown(*pid), Ok)?;
                 if is_restored { &mut restored } else { &mut all }.push(record);
             }
         }
@@ -397,6 +405,9 @@ fn resume(
             }
             return Err(error);
         }
+    }
+    for pid in without_record {
+        come_back_without_record(pid)?;
     }
     for pid in pids {
         records.forget(*pid);

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::record::{Process, Steps, Suspended};
-use reef_guest::swap::{Hidden, Moved, Request, ask, ask_again, ask_with_room, hide};
+use reef_guest::swap::{Hidden, Moved, ON_DEVICE, Request, ask, ask_again, ask_with_room, hide};
 use std::time::Duration;
 
 /// True as long as another program may release memory.
@@ -81,6 +81,19 @@ pub(crate) fn hide_all(pids: &[u32]) -> Result<Vec<Hidden>, Error> {
         Some(hidden.map_err(|why| Error::NotSwapped { pid: *pid, why }))
     };
     pids.iter().filter_map(hidden).collect()
+}
+
+/// Has a process without a record move its memory back, if it has moved any: what suspended it may
+/// have ended before it wrote the record. Returns whether it had.
+///
+/// # Errors
+///
+/// `NotSwapped`: it refuses, and waits.
+pub(crate) fn come_back_without_record(pid: u32) -> Result<bool, Error> {
+    match ask(pid, Request::In) {
+        Some(Err(why)) if why != ON_DEVICE => Err(Error::NotSwapped { pid, why }),
+        answer => Ok(matches!(answer, Some(Ok(_)))),
+    }
 }
 
 /// Has programs move their memory back, once the driver has restored them. Returns the time that

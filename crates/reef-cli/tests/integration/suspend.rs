@@ -6,6 +6,8 @@ use crate::common::daemon::{Daemon, metrics};
 use crate::common::driver::{Driver, library};
 use crate::common::{Folder, json, text};
 use std::io::{BufRead, BufReader, Lines, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -305,6 +307,35 @@ fn swappable_program_moves_its_own_memory() {
         machine.works(&["resume", &program.target()]);
         assert!(program.line().starts_with("launched "), "round {round}");
     }
+    assert!(program.ends_right());
+}
+
+/// Whatever suspended it ended before it wrote the record.
+#[test]
+fn swappable_program_without_a_record_returns() {
+    let mut machine = Machine::new("suspend-swappable-unknown");
+    machine.mib = Some(1024);
+    let mut program = machine.start_with("inside 192", Some(&["--swappable"]));
+    program.answers();
+    // Its own memory has left, and the driver has suspended nothing.
+    let address = SocketAddr::from_abstract_name(format!("reef-swap-{}", program.pid)).unwrap();
+    let mut stream = UnixStream::connect_addr(&address).unwrap();
+    stream.write_all(b"out 60000\n").unwrap();
+    let mut said = String::new();
+    BufReader::new(stream).read_line(&mut said).unwrap();
+    assert!(said.starts_with("moved "), "{said}");
+    program.ask();
+    machine.works(&["resume", &program.target()]);
+    assert!(program.line().starts_with("launched "));
+    // The driver has suspended it, too.
+    machine.works(&["suspend", &program.target()]);
+    let record = format!("suspended/{}.json", program.pid);
+    std::fs::remove_file(machine.folder.path(&record)).unwrap();
+    program.ask();
+    machine.works(&["resume", &program.target()]);
+    assert!(program.line().starts_with("launched "));
+    let error = machine.refuses(&["resume", &program.target()]);
+    assert!(error.contains("must be suspended, is running"), "{error}");
     assert!(program.ends_right());
 }
 

@@ -5,7 +5,7 @@ use super::moves::{Swapped, leave};
 use crate::explain;
 use crate::settings::settings;
 use crate::thread;
-use reef_guest::swap::{HidingCaller, Listener, Moved, Request, WaitingCaller};
+use reef_guest::swap::{HidingCaller, Listener, Moved, ON_DEVICE, Request, WaitingCaller};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Once};
@@ -98,7 +98,7 @@ fn move_all(asked: &Receiver<Task>) {
                 swapped = Some(there);
                 moved
             }),
-            (Request::In | Request::InWithRoom, None) => Err("its memory is on the device".into()),
+            (Request::In | Request::InWithRoom, None) => Err(ON_DEVICE.into()),
             (Request::In | Request::InWithRoom, Some(there)) => {
                 there.come_back(&|| waits.load(Relaxed)).map_err(|(there, why)| {
                     swapped = Some(*there);
