@@ -310,7 +310,7 @@ fn swappable_program_moves_its_own_memory() {
     assert!(program.ends_right());
 }
 
-/// Whatever suspended it ended before it wrote the record.
+/// As if its suspension had ended before the record was written.
 #[test]
 fn swappable_program_without_a_record_returns() {
     let mut machine = Machine::new("suspend-swappable-unknown");
