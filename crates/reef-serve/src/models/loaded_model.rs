@@ -254,15 +254,17 @@ impl LoadedModel {
     ///
     /// # Errors
     ///
-    /// `Unavailable` if it is not there within `time`, or if no client waits any more.
+    /// `Unavailable` if it is not there within `time`, if no client waits any more, or if the daemon
+    /// ends.
     pub(crate) fn stay(
         &self,
         class: Class,
         time: Duration,
         gone: &dyn Fn() -> bool,
     ) -> Result<Option<Stay>> {
+        let is_over = || gone() || self.factory.closing.load(Ordering::SeqCst);
         let on_demand = self.on_demand.as_ref();
-        on_demand.map(|on_demand| on_demand.enter(class, time, gone)).transpose()
+        on_demand.map(|on_demand| on_demand.enter(class, time, &is_over)).transpose()
     }
 
     /// Counts a request that has ended, once: `None` if its client disconnected before its answer.

@@ -11,7 +11,6 @@ use crate::requests::batch::{Batch, BatchNetwork, Batching, Outcome};
 use crate::requests::job::{Job, Phases};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// A worker thread of a model.
@@ -31,8 +30,7 @@ impl LoadedModel {
         let (class, queue) = (id.class, self.queue(id.class));
         while let Some(job) = queue.pop(id.number) {
             let left = job.deadline.saturating_duration_since(Instant::now());
-            let is_closing = || self.factory.closing.load(Ordering::SeqCst);
-            let stay = self.stay(class, left, &|| job.is_gone() || is_closing());
+            let stay = self.stay(class, left, &|| job.is_gone());
             let _stay = match stay {
                 Ok(stay) => stay,
                 Err(error) => {

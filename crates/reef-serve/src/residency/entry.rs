@@ -28,7 +28,7 @@ pub(super) struct Entry {
     pub(super) is_used: bool,
     /// Number of these requests. A network may have several.
     pub(super) uses: usize,
-    /// Number of clients that keep it on its device, each with a request that may never end.
+    /// Number of its clients of the local endpoint, each of which keeps it on its device.
     pub(super) clients: usize,
     /// True while a request waits for its return.
     pub(super) is_awaited: bool,
