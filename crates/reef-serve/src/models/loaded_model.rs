@@ -254,8 +254,8 @@ impl LoadedModel {
     ///
     /// # Errors
     ///
-    /// `Unavailable` if it is not there within `time`, if no client waits any more, or if the daemon
-    /// ends.
+    /// `Unavailable` if it is not there within `time`, if no client waits any more, or if the
+    /// daemon ends.
     pub(crate) fn stay(
         &self,
         class: Class,
