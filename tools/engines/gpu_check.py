@@ -171,13 +171,14 @@ def of_engine(daemon, seconds):
     return {"p50_ms": p50, "p99_ms": p99, "tokens": len(times)}
 
 
-def of_loop(seconds):
-    """Latencies of tokens of the same model under `reef exec`, after its start."""
+def loop_of(seconds):
+    """The same model under `reef exec`, which has begun to decode: its last line has the latencies of tokens."""
     command = ["reef", "exec", "--class", "rt", "--strict", "--", sys.executable, CHAT, "--loop", str(seconds)]
-    return json.loads(Program("loop", command).last())
+    return Program("loop", command)
 
 
 def row(name, measure, training=None):
+    """Measures, and counts the steps of a training meanwhile."""
     begun, steps = time.monotonic(), training.steps() if training else 0
     found = measure()
     rate = f"{(training.steps() - steps) / (time.monotonic() - begun):.1f}" if training else "–"
@@ -188,7 +189,8 @@ def row(name, measure, training=None):
 def measure(daemon, seconds, ends):
     print("\n| | token p50, ms | token p99, ms | tokens | training steps/s |\n|---|--:|--:|--:|--:|")
     row("engine", lambda: of_engine(daemon, seconds))
-    row("`reef exec --class rt`", lambda: of_loop(seconds))
+    loop = loop_of(seconds)
+    row("`reef exec --class rt`", lambda: json.loads(loop.last()))
     if not has("torchvision"):
         return
     command = ["reef", "exec", "--class", "be", "--strict", "--", sys.executable, str(EXAMPLES / "pytorch/train.py")]
@@ -197,7 +199,8 @@ def measure(daemon, seconds, ends):
     while not training.lines[-1].startswith("step"):
         time.sleep(0.1)
     engine = row("engine, next to training", lambda: of_engine(daemon, seconds), training)
-    alone = row("`reef exec --class rt`, next to training", lambda: of_loop(seconds), training)
+    loop = loop_of(seconds)
+    alone = row("`reef exec --class rt`, next to training", lambda: json.loads(loop.last()), training)
     print(f"\nnext to training: p99 of the engine is {engine / alone:.2f} times that of `reef exec --class rt`")
 
 
