@@ -3,6 +3,7 @@
 use reef_remote::server::Security;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Arguments of a server or of a worker.
 #[derive(Debug, Default)]
@@ -18,6 +19,8 @@ pub struct Arguments {
     pub allow_host_access: bool,
     /// The server keeps an account of the program's memory.
     pub has_quota: bool,
+    /// Time for which the session is kept once its client's system has closed the connection.
+    pub closed_timeout: Option<Duration>,
     /// Library that is the driver.
     pub driver: Option<PathBuf>,
     /// Files for connections from other machines.
@@ -40,6 +43,10 @@ impl Arguments {
                 "--trusted" => parsed.is_trusted = value == "1",
                 "--allow-host-access" => parsed.allow_host_access = value == "1",
                 "--own-user" => parsed.has_own_user = value == "1",
+                "--closed-timeout" => {
+                    let millis = value.to_str().and_then(|millis| millis.parse().ok());
+                    parsed.closed_timeout = millis.map(Duration::from_millis);
+                }
                 "--quota" => parsed.has_quota = value == "1",
                 "--driver" => parsed.driver = file,
                 "--token-file" => parsed.security.token = file,

@@ -23,7 +23,8 @@ use std::thread;
 /// The arguments are wrong, or the system refuses something.
 pub fn run_worker(args: impl Iterator<Item = OsString>) -> Result<(), String> {
     let parsed = Arguments::parse(args)?;
-    let Arguments { parent, driver, has_quota, is_trusted, has_own_user, .. } = parsed;
+    let Arguments { parent, driver, has_quota, is_trusted, has_own_user, closed_timeout, .. } =
+        parsed;
     limit(has_own_user)?;
     // This process ends with its server.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|e| e.to_string())?;
@@ -38,7 +39,7 @@ pub fn run_worker(args: impl Iterator<Item = OsString>) -> Result<(), String> {
     // The client has said nothing yet that this process has heard.
     let driver = Driver::open(driver.as_deref());
     close()?;
-    let opened = Opened { driver, is_trusted, has_own_user };
+    let opened = Opened { driver, is_trusted, has_own_user, closed_timeout };
     let sessions = Arc::new(Sessions::new(opened, Some(quota.clone()), notices.clone()));
     while let Ok((message, connection)) = control::receive(&control) {
         match (message, connection) {

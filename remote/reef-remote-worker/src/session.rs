@@ -23,6 +23,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 /// Text for a client without a token, where kernels read and write all memory of this process.
 const REACHES_HOST: &str = "kernels of this device reach all memory of the server's process (pageable memory access), so the client must have a token";
@@ -51,7 +52,8 @@ impl Sessions {
         let mut options = ServerOptions::new(SCHEMA);
         options.max_sessions = 2; // one, or that of another server and the one that it brings
         let (name, parts) = (OnceLock::new(), OnceLock::new());
-        let Opened { driver, is_trusted, has_own_user } = opened;
+        let Opened { driver, is_trusted, has_own_user, closed_timeout } = opened;
+        options.closed_timeout = closed_timeout.unwrap_or(options.closed_timeout);
         let adopted = Mutex::default();
         let current = Arc::new(Current { name, parts, adopted, notices, has_own_user });
         let driver = Mutex::new(Some(driver));
@@ -114,6 +116,8 @@ pub(crate) struct Opened {
     pub(crate) is_trusted: bool,
     /// The process has a user of its own, so that no command can reach it: its session stays.
     pub(crate) has_own_user: bool,
+    /// Time for which the session is kept once its client's system has closed the connection.
+    pub(crate) closed_timeout: Option<Duration>,
 }
 
 struct Admission {

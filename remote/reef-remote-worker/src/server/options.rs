@@ -2,9 +2,12 @@
 
 use reef_remote::observe::Sessions;
 use reef_remote::server::Security;
+use reef_remote_calls::SCHEMA;
+use reef_wire::ServerOptions;
 use std::ffi::OsString;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Bounds of a server, and what its workers use.
 #[derive(Debug, Clone)]
@@ -28,11 +31,14 @@ pub struct WorkerOptions {
     pub max_sessions: usize,
     /// List that has the sessions.
     pub sessions: Sessions,
+    /// Time for which a session is kept whose client's system closed the connection, as it does
+    /// when the client's process has ended; in whole milliseconds.
+    pub closed_timeout: Duration,
 }
 
 impl WorkerOptions {
     /// Options with the worker's program, such as this crate's: the system's driver, no files, the
-    /// server's user, 1,000 sessions.
+    /// server's user, 1,000 sessions, 3 s for a client whose connection was closed.
     pub fn new(program: PathBuf) -> Self {
         let command = vec!["session".into()];
         let (security, sessions) = (Security::default(), Sessions::default());
@@ -45,6 +51,7 @@ impl WorkerOptions {
             allow_host_access: false,
             max_sessions: 1000,
             sessions,
+            closed_timeout: ServerOptions::new(SCHEMA).closed_timeout,
         }
     }
 }

@@ -118,6 +118,7 @@ impl Worker {
         let (control, theirs) = control::pair()?;
         let mut command = Command::new(&options.program);
         command.args(&options.command).args(["--parent", &std::process::id().to_string()]);
+        command.args(["--closed-timeout", &options.closed_timeout.as_millis().to_string()]);
         if is_trusted {
             command.args(["--trusted", "1"]);
         }

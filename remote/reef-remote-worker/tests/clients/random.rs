@@ -102,7 +102,7 @@ fn a_program_does_the_same_here_and_elsewhere() {
     let plain = Driver::open(&copy);
     assert_eq!(call!(plain, cuInit(0)), 0);
     let unix = support::serve(&support::socket("random"));
-    let tcp = support::serve("127.0.0.1:0");
+    let tcp = support::serve_torn("127.0.0.1:0");
     let strict = remote("strict", &unix, true);
     // The first connection lasts until the session has begun, the others for a short while.
     let torn = proxy::Proxy::start(&tcp, |connection| {

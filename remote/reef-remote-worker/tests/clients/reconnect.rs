@@ -76,7 +76,7 @@ fn session_cut_at_every_byte_makes_each_call_once() {
     begin(plain);
     let budget = Arc::new(Mutex::new(None));
     let next = budget.clone();
-    let proxy = Proxy::start(&support::serve("127.0.0.1:0"), move |_| next.lock().unwrap().take());
+    let proxy = Proxy::start(&support::serve_torn("127.0.0.1:0"), move |_| next.lock().unwrap().take());
     let far = open("cut", &format!("127.0.0.1:{}", proxy.port));
     let (here, there) = (plain.work(16), far.work(16));
     for (driver, work) in [(plain, &here), (far, &there)] {
@@ -123,7 +123,7 @@ fn opening_that_is_cut_is_made_again() {
 #[test]
 fn long_copy_survives_cuts() {
     let _one = wait_for_turn();
-    let proxy = Proxy::start(&support::serve("127.0.0.1:0"), |connection| {
+    let proxy = Proxy::start(&support::serve_torn("127.0.0.1:0"), |connection| {
         (connection < 14).then_some(1_000_003 + (connection as u64 % 5) * 7_654_321)
     });
     let far = open("long", &format!("127.0.0.1:{}", proxy.port));
@@ -145,7 +145,7 @@ fn threads_share_a_session_that_breaks() {
     let copy = fake_copy("reef-plain-load");
     let plain = Driver::open(&copy);
     begin(plain);
-    let proxy = Proxy::start(&support::serve("127.0.0.1:0"), |connection| {
+    let proxy = Proxy::start(&support::serve_torn("127.0.0.1:0"), |connection| {
         (1..40).contains(&connection).then_some(2_000 + 919 * connection as u64)
     });
     let far = open("load", &format!("127.0.0.1:{}", proxy.port));
@@ -197,7 +197,7 @@ extern "C" fn wait_until_open(calls: *const AtomicUsize) {
 #[test]
 fn call_that_blocks_during_a_cut_returns_once_it_has_ended() {
     let _one = wait_for_turn();
-    let proxy = Proxy::start(&support::serve("127.0.0.1:0"), |_| None);
+    let proxy = Proxy::start(&support::serve_torn("127.0.0.1:0"), |_| None);
     let far = open("blocked", &format!("127.0.0.1:{}", proxy.port));
     let (work, calls) = (far.work(8), AtomicUsize::new(0));
     let function = wait_until_open as extern "C" fn(*const AtomicUsize) as usize;
@@ -242,6 +242,7 @@ impl Secrets {
     /// A server, and what its clients have in their environment.
     fn serve(&self) -> String {
         let address = support::serve_with("127.0.0.1:0", |options| {
+            support::wait_for_torn_clients(options);
             options.security.cert = Some(self.file("cert"));
             options.security.key = Some(self.file("key"));
             options.security.token = Some(self.file("token"));
@@ -326,6 +327,7 @@ fn peer_with_the_name_of_a_session_does_not_disturb_it() {
     let secrets = Secrets::new("outsider");
     // Without TLS, so that the outsider sees the session's name.
     let server = support::serve_with("127.0.0.1:0", |options| {
+        support::wait_for_torn_clients(options);
         options.security.token = Some(secrets.file("token"));
     });
     // SAFETY: one test at a time reads or writes the environment.

@@ -16,7 +16,11 @@ const MIB: u64 = 1 << 20;
 fn serve() -> (String, Sessions) {
     let sessions = Sessions::default();
     let listed = sessions.clone();
-    (support::serve_with("127.0.0.1:0", move |options| options.sessions = listed), sessions)
+    let server = support::serve_with("127.0.0.1:0", move |options| {
+        support::wait_for_torn_clients(options);
+        options.sessions = listed;
+    });
+    (server, sessions)
 }
 
 fn options(server: &str) -> ClientOptions {

@@ -12,6 +12,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// Operation of a reply's frame.
 #[allow(dead_code)] // not all tests need it
@@ -24,6 +25,18 @@ pub(crate) const CLIENT: &str = "libreef_remote_cuda.so";
 #[allow(dead_code)] // not all tests need it
 pub(crate) fn serve(address: &str) -> String {
     serve_with(address, |_| ())
+}
+
+/// As [`serve`], for clients whose connections break: on a busy machine they may come back late.
+#[allow(dead_code)] // not all tests need it
+pub(crate) fn serve_torn(address: &str) -> String {
+    serve_with(address, wait_for_torn_clients)
+}
+
+/// Keeps sessions of clients that come back late.
+#[allow(dead_code)] // not all tests need it
+pub(crate) fn wait_for_torn_clients(options: &mut WorkerOptions) {
+    options.closed_timeout = Duration::from_secs(60);
 }
 
 /// As [`serve`], with other options.

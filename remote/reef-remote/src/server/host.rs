@@ -21,6 +21,7 @@ use reef_wire::{Authority, Error, Handler, Hello, Key, Server, ServerOptions, To
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A session that may begin.
 #[derive(Debug, Clone)]
@@ -232,6 +233,7 @@ pub struct Devices {
     shared: Option<SharedDevices>,
     tenants: Tenants,
     sessions: Sessions,
+    closed_timeout: Option<Duration>,
 }
 
 impl Debug for Devices {
@@ -256,7 +258,8 @@ impl Devices {
     }
 
     fn new(open: Box<Open>, shared: Option<SharedDevices>) -> Self {
-        Self { open, shared, tenants: Tenants::default(), sessions: Sessions::default() }
+        let (tenants, sessions) = (Tenants::default(), Sessions::default());
+        Self { open, shared, tenants, sessions, closed_timeout: None }
     }
 
     /// Bounds what the sessions of these tenants have.
@@ -271,11 +274,19 @@ impl Devices {
         Self { sessions: sessions.clone(), ..self }
     }
 
+    /// Keeps a session for this time, and not for 3 s, if its client's system closed the connection,
+    /// as it does when the client's process has ended.
+    #[must_use]
+    pub fn kept_when_closed(self, timeout: Duration) -> Self {
+        Self { closed_timeout: Some(timeout), ..self }
+    }
+
     /// A server of these devices. With tokens a client must have one of them.
     #[must_use]
     pub fn serve(self, tokens: Vec<Token>) -> Server {
         let mut options = ServerOptions::new(schema());
         options.tokens = tokens;
+        options.closed_timeout = self.closed_timeout.unwrap_or(options.closed_timeout);
         Server::new(options, self)
     }
 

@@ -549,7 +549,7 @@ fn dying_server_leaves_the_session_at_one_or_none() {
 /// Both connections break again and again: the client's, and the one between the servers.
 #[test]
 fn move_outlives_cuts_of_its_connections() {
-    let servers = [support::own(), support::own()];
+    let servers = [support::own_torn(), support::own_torn()];
     let device = format!("{}?remote.emulate=cut:15000", servers[0].device());
     let device = Remote::open(0, &device).unwrap();
     // A message must be shorter than what a connection carries.

@@ -28,7 +28,7 @@ fn append(device: &str, cut_after: u64) {
 /// Each connection of a session breaks after a number of bytes, of both directions.
 #[test]
 fn own_session_cut_again_and_again_runs_each_block_once() {
-    let served = support::own();
+    let served = support::own_torn();
     let (device, (end, ended)) = (served.device(), std::sync::mpsc::channel());
     std::thread::spawn(move || {
         for cut_after in (700..1300).step_by(7) {

@@ -9,6 +9,7 @@ use reef_remote::observe::Sessions;
 use reef_remote::server::{DeviceHost, Devices, Host, Listener, Security, Tenants};
 use reef_wire::{Address, Server, Token};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// A server that listens on a UNIX socket until the process ends.
 pub(crate) struct Served {
@@ -110,6 +111,11 @@ fn own_devices() -> Devices {
 /// A device for each session, whose client preempts it at each level.
 pub(crate) fn own() -> Served {
     listen(own_devices())
+}
+
+/// As [`own`], for clients whose connections break: on a busy machine they may come back late.
+pub(crate) fn own_torn() -> Served {
+    listen(own_devices().kept_when_closed(Duration::from_secs(60)))
 }
 
 /// As [`own`], over TCP.
