@@ -505,7 +505,8 @@ class Network {
 
 // --- Networks ------------------------------------------------------------------------------------------------------------------
 
-static void resnet(Network &net, bool is_deep) {
+// The downsampling convolution comes behind the first of its block, or behind the second as in this project's networks.
+static void resnet(Network &net, bool is_deep, bool is_behind_second = false) {
     int x = net.conv("conv1", net.last(), 64, {7, 7, 2, 3, 3});
     x = net.pool("max_pool", x, false, {3, 3, 2, 1, 1});
     const int deep[] = {3, 4, 6, 3};
@@ -514,13 +515,17 @@ static void resnet(Network &net, bool is_deep) {
             const int narrow = 64 << stage, wide = is_deep ? 4 * narrow : narrow, stride = block == 0 && stage > 0 ? 2 : 1;
             const std::string label = std::to_string(stage + 1) + "." + std::to_string(block) + ".";
             const int first = net.conv(label + "first", x, narrow, is_deep ? Network::square(1) : Network::square(3, stride));
-            int added = x;
-            if (block == 0 && (is_deep || stage > 0)) added = net.conv(label + "down", x, wide, Network::square(1, stride), -1, 0, -1, false, .7f);
+            auto down = [&]() {
+                if (block > 0 || (!is_deep && stage == 0)) return x;
+                return net.conv(label + "down", x, wide, Network::square(1, stride), -1, 0, -1, false, .7f);
+            };
+            int added = is_behind_second ? -1 : down();
             if (!is_deep) {
                 x = net.conv(label + "second", first, wide, Network::square(3), -1, 0, added, true, .3f);
                 continue;
             }
             const int second = net.conv(label + "second", first, narrow, Network::square(3, stride));
+            if (is_behind_second) added = down();
             x = net.conv(label + "third", second, wide, Network::square(1), -1, 0, added, true, .3f);
         }
     net.end();
@@ -790,6 +795,7 @@ int main() {
         int side;
         void (*build)(Network &);
     } networks[] = {{"ResNet-50", 224, [](Network &net) { resnet(net, true); }},
+                    {"ResNet-50, down behind second", 224, [](Network &net) { resnet(net, true, true); }},
                     {"ResNet-18", 224, [](Network &net) { resnet(net, false); }},
                     {"Inception-v3", 299, inception}};
     for (const auto &each : networks) {
