@@ -25,7 +25,7 @@ pub use hal::compiler_calls::CompilerCalls;
 pub use hal::errors::{driver_error, with_asked};
 pub use hal::facts::{Facts, FunctionFacts, GateSignal, TickRate};
 pub use hal::free_list::{FreeList, place};
-pub use hal::image::{Build, HIP_FLAVOUR_H, REEF_H, ShippedSource, unpack};
+pub use hal::image::{Build, HIP_FLAVOUR_H, REEF_H, ShippedImages, find_image, find_turns, unpack};
 pub use hal::options::{ColocationMode, Options, Precision};
 pub use hal::streams::{PaddedParts, PaddedStreams, Padding, Reset, StreamKind, Streams};
 pub use hal::table::symbols;

@@ -1,14 +1,15 @@
-//! The device code that ships with the crate, so that no user needs NVIDIA's SDK.
+//! The device code that ships with the backend, so that no user needs NVIDIA's SDK.
 //!
-//! `cargo xtask kernels` makes the files from `kernels/*.cu`: for each source and build machine
-//! code for the GPUs that REEF is measured on, and PTX for those that none of it fits, which the
-//! driver compiles when it loads. `hopper` is for compute capability 9.0 alone. They are packed
-//! with zlib, which makes them about a fourth as long.
+//! `cargo xtask kernels` makes it from `kernels/*.cu`: for each source and build machine code for
+//! the GPUs that REEF is measured on, and PTX for those that none of it fits, which the driver
+//! compiles when it loads. `hopper` is for compute capability 9.0 alone. The files of each kind of
+//! GPU are a package in `crates/images/`. They are packed with zlib, which makes them about a fourth
+//! as long.
 
 use crate::driver::BACKEND;
 use crate::facts::Capability;
 use reef_core::{Error, Result};
-use reef_gpu::{Build, ShippedSource, unpack};
+use reef_gpu::{Build, ShippedImages};
 use reef_ptx::image::load_form;
 
 /// Compute capabilities that the machine code is for, rising.
@@ -16,63 +17,9 @@ const CUBINS: [Capability; 3] =
     [Capability::new(7, 0), Capability::new(8, 6), Capability::new(9, 0)];
 /// The least capability that the PTX can be compiled for.
 const PTX: Capability = Capability::new(8, 0);
-
-/// The files of one build, packed.
-struct Images {
-    /// Machine code, in the order of `CUBINS`.
-    cubins: [&'static [u8]; CUBINS.len()],
-    ptx: &'static [u8],
-}
-
-macro_rules! packed {
-    ($name:literal, $build:literal, $target:literal) => {
-        include_bytes!(concat!("../../images/", $name, "-", $build, "-", $target, ".z"))
-    };
-}
-
-macro_rules! images {
-    ($name:literal, $build:literal) => {
-        Images {
-            cubins: [
-                packed!($name, $build, "sm_70"),
-                packed!($name, $build, "sm_86"),
-                packed!($name, $build, "sm_90"),
-            ],
-            ptx: packed!($name, $build, "compute_80"),
-        }
-    };
-}
-
-macro_rules! source {
-    ($name:literal, $turns:expr) => {
-        ShippedSource {
-            name: $name,
-            plain: images!($name, "plain"),
-            guarded: images!($name, "guarded"),
-            turns: $turns,
-        }
-    };
-}
-
-/// Sources of one capability alone, by instructions that neither older nor newer devices have:
+/// Source of one capability alone, by instructions that neither older nor newer devices have:
 /// `kernels/hopper.cu`.
-const OWN: (Capability, ShippedSource<&[u8]>) = (
-    Capability::new(9, 0),
-    ShippedSource {
-        name: "hopper",
-        plain: packed!("hopper", "plain", "sm_90a"),
-        guarded: packed!("hopper", "guarded", "sm_90a"),
-        turns: Some(packed!("hopper", "turns", "sm_90a")),
-    },
-);
-
-/// One for each other `kernels/*.cu`.
-const SOURCES: &[ShippedSource<Images>] = &[
-    source!("builtin", Some(images!("builtin", "turns"))),
-    source!("network", Some(images!("network", "turns"))),
-    source!("quantized", None),
-    source!("tensor", None),
-];
+const OWN: (&str, Capability) = ("hopper", Capability::new(9, 0));
 
 /// Code of this source for a device of this capability, as `cuModuleLoadData` takes it. Unpacks it.
 ///
@@ -80,20 +27,7 @@ const SOURCES: &[ShippedSource<Images>] = &[
 ///
 /// `Unsupported` if nothing fits the device, `NotFound` if no source has this name.
 pub(crate) fn find(name: &str, build: Build, capability: Capability) -> Result<Vec<u8>> {
-    match own(name, capability)? {
-        Some(source) => Ok(unpack(source.build(build))),
-        None => ShippedSource::find(SOURCES, name)?.build(build).find(capability),
-    }
-}
-
-/// The source that a device of this capability alone has, if this is its name.
-fn own(name: &str, device: Capability) -> Result<Option<&'static ShippedSource<&'static [u8]>>> {
-    let (only, source) = &OWN;
-    if source.name != name {
-        return Ok(None);
-    }
-    let fits = *only == device;
-    fits.then_some(Some(source)).ok_or_else(|| unsupported_by(name, *only, device))
+    reef_gpu::find_image(images(name, capability)?, name, build)
 }
 
 /// As [`find`], of the build whose blocks take turns; `None` if the source has none.
@@ -102,21 +36,16 @@ fn own(name: &str, device: Capability) -> Result<Option<&'static ShippedSource<&
 ///
 /// As [`find`].
 pub(crate) fn find_turns(name: &str, capability: Capability) -> Result<Option<Vec<u8>>> {
-    if let Some(source) = own(name, capability)? {
-        return Ok(source.turns.map(unpack));
-    }
-    let turns = ShippedSource::find(SOURCES, name)?.turns.as_ref();
-    turns.map(|images| images.find(capability)).transpose()
+    reef_gpu::find_turns(images(name, capability)?, name)
 }
 
-impl Images {
-    fn find(&self, capability: Capability) -> Result<Vec<u8>> {
-        match choose(capability) {
-            Some(Choice::Cubin(at)) => Ok(unpack(self.cubins[at])),
-            Some(Choice::Ptx) => Ok(unpack(self.ptx)),
-            None => Err(unsupported(capability)),
-        }
+/// Images of the package that has a device's code of this source.
+fn images(name: &str, device: Capability) -> Result<ShippedImages> {
+    let (own, only) = OWN;
+    if name == own && device != only {
+        return Err(unsupported_by(name, only, device));
     }
+    choose(device).map(Choice::images).ok_or_else(|| unsupported(device))
 }
 
 /// An image as `cuModuleLoadData` takes it, which is told no length: a CUBIN or a fatbin that is
@@ -138,6 +67,20 @@ enum Choice {
     /// The index in `CUBINS`.
     Cubin(usize),
     Ptx,
+}
+
+impl Choice {
+    fn images(self) -> ShippedImages {
+        let cubins: [ShippedImages; CUBINS.len()] = [
+            reef_cuda_images_sm70::IMAGES,
+            reef_cuda_images_sm86::IMAGES,
+            reef_cuda_images_sm90::IMAGES,
+        ];
+        match self {
+            Self::Cubin(at) => cubins[at],
+            Self::Ptx => reef_cuda_images_sm80::IMAGES,
+        }
+    }
 }
 
 /// Machine code runs on its own major capability, from its own minor one upwards.
@@ -165,6 +108,8 @@ fn unsupported(device: Capability) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use reef_gpu::unpack;
+    use std::path::PathBuf;
 
     /// `EM_CUDA`.
     const CUDA: u16 = 190;
@@ -190,38 +135,57 @@ mod tests {
 
     #[test]
     fn each_image_is_what_its_name_says() {
-        for images in SOURCES
-            .iter()
-            .flat_map(|source| [Some(&source.plain), Some(&source.guarded), source.turns.as_ref()])
-            .flatten()
-        {
-            for (capability, packed) in CUBINS.iter().zip(images.cubins) {
+        for (at, capability) in CUBINS.iter().enumerate() {
+            for (name, packed) in Choice::Cubin(at).images() {
                 let elf = unpack(packed);
-                assert_eq!(elf[..4], *b"\x7fELF");
-                assert_eq!(u16::from_le_bytes([elf[18], elf[19]]), CUDA);
-                assert_eq!(u32::from(elf[48]), capability.number(), "the ELF flags hold the arch");
+                assert_eq!(elf[..4], *b"\x7fELF", "{name}");
+                assert_eq!(u16::from_le_bytes([elf[18], elf[19]]), CUDA, "{name}");
+                let arch = u32::from(elf[48]);
+                assert_eq!(arch, capability.number(), "{name}: the ELF flags hold the arch");
+                assert_eq!(check(&elf), Ok(elf), "{name}");
             }
-            let packed = images.cubins.into_iter().chain([images.ptx]);
-            packed.for_each(|packed| assert_eq!(check(&unpack(packed)), Ok(unpack(packed))));
-            let ptx = String::from_utf8(unpack(images.ptx)).expect("PTX is text");
-            assert!(ptx.contains(".target sm_80") && ptx.ends_with('\0'));
+        }
+        for (name, packed) in Choice::Ptx.images() {
+            let image = unpack(packed);
+            assert_eq!(check(&image), Ok(image.clone()), "{name}");
+            let ptx = String::from_utf8(image).expect("PTX is text");
+            assert!(ptx.contains(".target sm_80") && ptx.ends_with('\0'), "{name}");
+        }
+    }
+
+    #[test]
+    fn packages_have_the_same_sources_and_builds() {
+        let names = |choice: Choice| {
+            let all = choice.images().iter().map(|(name, _)| *name);
+            all.filter(|name| !name.starts_with(OWN.0)).collect::<Vec<_>>()
+        };
+        for (at, capability) in CUBINS.iter().enumerate() {
+            assert_eq!(names(Choice::Cubin(at)), names(Choice::Ptx), "{capability}");
         }
     }
 
     #[test]
     fn every_file_is_used() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/images");
-        let files = std::fs::read_dir(folder).unwrap();
-        let packed = files
-            .filter(|file| file.as_ref().unwrap().path().extension().is_some_and(|e| e == "z"));
-        let turns = SOURCES.iter().filter(|source| source.turns.is_some()).count();
-        let own = 2 + usize::from(OWN.1.turns.is_some());
-        assert_eq!(packed.count(), (SOURCES.len() * 2 + turns) * (CUBINS.len() + 1) + own);
+        let packages = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/images");
+        let mut folders = vec![PathBuf::from(packages)];
+        let mut count = 0;
+        while let Some(folder) = folders.pop() {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                count += usize::from(path.extension().is_some_and(|ending| ending == "z"));
+                if path.is_dir() {
+                    folders.push(path);
+                }
+            }
+        }
+        let cubins = (0..CUBINS.len()).map(Choice::Cubin);
+        let all = cubins.chain([Choice::Ptx]).map(|choice| choice.images().len());
+        assert_eq!(count, all.sum::<usize>());
     }
 
     #[test]
     fn own_image_is_for_its_capability_alone() {
-        let (only, name) = (OWN.0, OWN.1.name);
+        let (name, only) = OWN;
         for build in [Build::Plain, Build::Guarded] {
             let elf = find(name, build, only).unwrap();
             assert_eq!(u32::from(elf[48]), only.number(), "the ELF flags hold the arch");
@@ -251,8 +215,18 @@ mod tests {
 
     #[test]
     fn unknown_source_is_an_error_with_its_name() {
-        let error = find("nothing", Build::Plain, Capability::new(9, 0)).unwrap_err();
+        let capability = Capability::new(9, 0);
+        let error = find("nothing", Build::Plain, capability).unwrap_err();
         assert_eq!(error, Error::NotFound("no device code \"nothing\"".into()));
+        assert_eq!(find_turns("nothing", capability).unwrap_err(), error);
+    }
+
+    #[test]
+    fn source_without_turns_has_no_such_image() {
+        for capability in [(7, 0), (8, 0), (9, 0)].map(|(a, b)| Capability::new(a, b)) {
+            assert!(find_turns("builtin", capability).unwrap().is_some());
+            assert_eq!(find_turns("tensor", capability), Ok(None));
+        }
     }
 
     #[test]
@@ -265,10 +239,11 @@ mod tests {
 
     /// All kinds of images that there are: what ships, and what a tool of NVIDIA's has packed.
     fn images() -> Vec<Vec<u8>> {
-        let Images { cubins, ptx } = SOURCES[0].plain;
-        let shipped = [cubins[0], cubins[2], ptx].map(unpack);
+        let builtin =
+            |major, minor| find("builtin", Build::Plain, Capability::new(major, minor)).unwrap();
+        let shipped = [builtin(7, 0), builtin(9, 0), builtin(8, 0)];
         let fatbin = include_bytes!("../../../interpose/reef-ptx/tests/bump.fatbin").to_vec();
-        shipped.into_iter().chain([fatbin, fatbin_of(&unpack(cubins[1]))]).collect()
+        shipped.into_iter().chain([fatbin, fatbin_of(&builtin(8, 6))]).collect()
     }
 
     /// A fatbin with one entry of machine code that is not compressed.

@@ -7,33 +7,26 @@
 use crate::code::target::Target;
 use crate::driver::BACKEND;
 use reef_core::{Error, Result};
-use reef_gpu::{Build, ShippedSource, unpack};
+use reef_gpu::{Build, ShippedImages};
 
 /// Processor that the code objects are for.
 const PROCESSOR: &str = "gfx906";
 
 macro_rules! packed {
-    ($name:literal, $build:literal) => {
-        include_bytes!(concat!("../../images/", $name, "-", $build, "-gfx906.z"))
+    ($name:literal) => {
+        ($name, include_bytes!(concat!("../../images/", $name, "-gfx906.z")))
     };
 }
 
-macro_rules! source {
-    ($name:literal, $turns:expr) => {
-        ShippedSource {
-            name: $name,
-            plain: packed!($name, "plain"),
-            guarded: packed!($name, "guarded"),
-            turns: $turns,
-        }
-    };
-}
-
-/// One for each `kernels/*.cu`.
-const SOURCES: &[ShippedSource<&[u8]>] = &[
-    source!("builtin", Some(packed!("builtin", "turns"))),
-    source!("network", None),
-    source!("tensor", None),
+/// Builds of each `kernels/*.cu` that is for all GPUs.
+const IMAGES: ShippedImages = &[
+    packed!("builtin-guarded"),
+    packed!("builtin-plain"),
+    packed!("builtin-turns"),
+    packed!("network-guarded"),
+    packed!("network-plain"),
+    packed!("tensor-guarded"),
+    packed!("tensor-plain"),
 ];
 
 /// Code of this source for a device of this target, as `hipModuleLoadData` takes it. Unpacks it.
@@ -42,7 +35,7 @@ const SOURCES: &[ShippedSource<&[u8]>] = &[
 ///
 /// `Unsupported` if nothing fits the device, `NotFound` if no source has this name.
 pub(crate) fn find(name: &str, build: Build, device: &Target) -> Result<Vec<u8>> {
-    Ok(unpack(source(name, device)?.build(build)))
+    reef_gpu::find_image(images(device)?, name, build)
 }
 
 /// As [`find`], of the build whose blocks take turns; `None` if the source has none.
@@ -51,16 +44,15 @@ pub(crate) fn find(name: &str, build: Build, device: &Target) -> Result<Vec<u8>>
 ///
 /// As [`find`].
 pub(crate) fn find_turns(name: &str, device: &Target) -> Result<Option<Vec<u8>>> {
-    Ok(source(name, device)?.turns.map(unpack))
+    reef_gpu::find_turns(images(device)?, name)
 }
 
-fn source(name: &str, device: &Target) -> Result<&'static ShippedSource<&'static [u8]>> {
-    let source = ShippedSource::find(SOURCES, name)?;
+fn images(device: &Target) -> Result<ShippedImages> {
     if device.processor != PROCESSOR {
         let what = format!("{} (have device code for {PROCESSOR})", device.processor);
         return Err(Error::Unsupported { backend: BACKEND, what });
     }
-    Ok(source)
+    Ok(IMAGES)
 }
 
 #[cfg(test)]
@@ -68,6 +60,8 @@ mod tests {
     use super::*;
     use crate::code::elf::CodeObject;
     use crate::driver::Version;
+
+    const SOURCES: [&str; 3] = ["builtin", "network", "tensor"];
 
     fn mi50() -> Target {
         Target::parse("gfx906:sramecc+:xnack-").unwrap()
@@ -77,10 +71,10 @@ mod tests {
     fn each_image_loads_with_the_oldest_runtime() {
         for source in SOURCES {
             for build in [Build::Plain, Build::Guarded] {
-                let image = find(source.name, build, &mi50()).unwrap();
+                let image = find(source, build, &mi50()).unwrap();
                 let code = CodeObject::parse(&image).unwrap();
                 assert_eq!(code.check(&mi50(), Version::from(50221153)), Ok(()));
-                assert!(!code.kernels().is_empty(), "{} says what its kernels take", source.name);
+                assert!(!code.kernels().is_empty(), "{source} says what its kernels take");
             }
         }
     }
@@ -89,14 +83,14 @@ mod tests {
     fn both_builds_of_a_source_have_the_same_kernels() {
         for source in SOURCES {
             let [plain, guarded] = [Build::Plain, Build::Guarded].map(|build| {
-                let image = find(source.name, build, &mi50()).unwrap();
+                let image = find(source, build, &mi50()).unwrap();
                 let kernels = CodeObject::parse(&image).unwrap().kernels();
                 let mut all: Vec<_> =
                     kernels.iter().map(|k| (k.name.clone(), k.parameters())).collect();
                 all.sort();
                 all
             });
-            assert_eq!(plain, guarded, "{}", source.name);
+            assert_eq!(plain, guarded, "{source}");
         }
     }
 
@@ -106,8 +100,15 @@ mod tests {
         let files = std::fs::read_dir(folder).unwrap();
         let packed = files
             .filter(|file| file.as_ref().unwrap().path().extension().is_some_and(|e| e == "z"));
-        let turns = SOURCES.iter().filter(|source| source.turns.is_some()).count();
-        assert_eq!(packed.count(), SOURCES.len() * 2 + turns);
+        assert_eq!(packed.count(), IMAGES.len());
+    }
+
+    #[test]
+    fn source_without_turns_has_no_such_image() {
+        assert!(find_turns("builtin", &mi50()).unwrap().is_some());
+        assert_eq!(find_turns("network", &mi50()), Ok(None));
+        let error = find_turns("nothing", &mi50()).unwrap_err();
+        assert_eq!(error, Error::NotFound("no device code \"nothing\"".into()));
     }
 
     #[test]

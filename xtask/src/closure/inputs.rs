@@ -25,7 +25,7 @@ const INPUTS: &[(&str, &[&str])] = &[
         ],
     ),
     ("reef-cpu-loom", &["crates/reef-cpu/src/sync"]),
-    ("reef-cuda", &["interpose/reef-ptx/tests/bump.fatbin"]),
+    ("reef-cuda", &["crates/images", "interpose/reef-ptx/tests/bump.fatbin"]),
     ("reef-gfx906", &["reef-hip/images"]),
     ("reef-gpu", &["kernels"]),
     (
@@ -37,7 +37,7 @@ const INPUTS: &[(&str, &[&str])] = &[
         ],
     ),
     ("reef-k8s", &["deploy"]),
-    ("reef-kernels", &["kernels", "reef-cuda/images", "reef-cuda/src", "reef-hip/images"]),
+    ("reef-kernels", &["crates/images", "kernels", "reef-cuda/src", "reef-hip/images"]),
     ("reef-loom", &["reef-core/src/backend", "reef-core/src/sync", "reef-core/src/vqueue"]),
     ("reef-remote", &["reef-models/tests/integration/eight_bits"]),
     (

@@ -33,6 +33,9 @@ fn packages_of(name: &str) -> Vec<String> {
         "backends" => &["cpu", "cuda", "hip"],
         "facade" => &["rt"],
         "core" => &["rt-core"],
+        "images" => {
+            &["cuda-images-sm70", "cuda-images-sm80", "cuda-images-sm86", "cuda-images-sm90"]
+        }
         "calls" => &["remote-calls"],
         "worker" => &["remote-worker"],
         _ => &[name],

@@ -46,8 +46,8 @@ pub(super) fn all(manifests: &[String]) -> Result<Vec<Crate>, String> {
     Ok(all)
 }
 
-/// Folders of crates that are not crates.
-const GROUPS: &[&str] = &["crates/", "interpose/", "remote/", "sim/"];
+/// Folders of crates that are not crates. One that is inside of another comes first.
+const GROUPS: &[&str] = &["crates/images/", "crates/", "interpose/", "remote/", "sim/"];
 
 /// Name of a crate's snapshot.
 fn name(folder: &str) -> String {

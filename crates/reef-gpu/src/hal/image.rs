@@ -11,37 +11,55 @@ pub enum Build {
     Guarded,
 }
 
-/// A source of device code that ships with a backend, as the images of its builds.
-#[derive(Debug)]
-pub struct ShippedSource<I> {
-    /// Name of its file, without the ending.
-    pub name: &'static str,
-    /// Images of the plain build.
-    pub plain: I,
-    /// Images of the guarded build.
-    pub guarded: I,
-    /// Images of the guarded build whose blocks take turns, if there is one.
-    pub turns: Option<I>,
+/// Images that ship for one kind of GPU, packed with zlib, by the names of source and build:
+/// `network-plain`, `network-guarded` and, where blocks of the guarded build take turns,
+/// `network-turns`.
+pub type ShippedImages = &'static [(&'static str, &'static [u8])];
+
+/// The build that each source has.
+const PLAIN: &str = "plain";
+
+/// Finds a source's image of this build, and unpacks it.
+///
+/// # Errors
+///
+/// `NotFound` if no source has this name.
+///
+/// # Panics
+///
+/// As [`unpack`].
+pub fn find_image(images: ShippedImages, source: &str, build: Build) -> Result<Vec<u8>> {
+    let build = match build {
+        Build::Plain => PLAIN,
+        Build::Guarded => "guarded",
+    };
+    find(images, source, build).map(unpack).ok_or_else(|| no_source(source))
 }
 
-impl<I> ShippedSource<I> {
-    /// Finds the source of this name.
-    ///
-    /// # Errors
-    ///
-    /// `NotFound` if there is none.
-    pub fn find<'a>(sources: &'a [Self], name: &str) -> Result<&'a Self> {
-        let source = sources.iter().find(|source| source.name == name);
-        source.ok_or_else(|| Error::NotFound(format!("no device code {name:?}")))
+/// Finds a source's image of the build whose blocks take turns, and unpacks it; `None` if the
+/// source has no such build.
+///
+/// # Errors
+///
+/// `NotFound` if no source has this name.
+///
+/// # Panics
+///
+/// As [`unpack`].
+pub fn find_turns(images: ShippedImages, source: &str) -> Result<Option<Vec<u8>>> {
+    match find(images, source, "turns") {
+        None if find(images, source, PLAIN).is_none() => Err(no_source(source)),
+        packed => Ok(packed.map(unpack)),
     }
+}
 
-    /// Images of a build.
-    pub fn build(&self, build: Build) -> &I {
-        match build {
-            Build::Plain => &self.plain,
-            Build::Guarded => &self.guarded,
-        }
-    }
+fn find(images: ShippedImages, source: &str, build: &str) -> Option<&'static [u8]> {
+    let wanted = format!("{source}-{build}");
+    images.iter().find(|(name, _)| *name == wanted).map(|(_, packed)| *packed)
+}
+
+fn no_source(name: &str) -> Error {
+    Error::NotFound(format!("no device code {name:?}"))
 }
 
 /// Unpacks device code that ships with a backend, packed with zlib.
