@@ -1,24 +1,61 @@
 #!/usr/bin/env bash
-# Are the images of device code those of kernels/*.cu? Compiling them anew takes a hundred seconds of processors, so
-# they are compared only if a file that they come from, or an image, is not as it was at the last comparison.
-# `--record` compares in any case and notes that; commit the note with the images.
+# Are the images of device code those of kernels/*.cu? Compiling all anew takes a hundred seconds of processors. So a
+# source's images are compared only if the source, a header that it includes, how images are made, or an image is not
+# as it was at the last comparison.
+#
+#     tools/images_check.sh            compares the images of sources that changed
+#     tools/images_check.sh --make     makes them anew
+#     tools/images_check.sh --record   compares them, and notes that; commit the note after the images
+#
+# With --all as the last argument: of all sources, as before a release.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 record=kernels/build/compared.txt
-files=(kernels reef-cuda/images reef-hip/images reef-cuda/src/code/nvrtc.rs ":!$record" ":!kernels/README.md")
+tables=(crates/images/resources.txt reef-hip/images/resources.txt)
 
-# A hash over names and contents of all files; none if git doesn't have them as they are here.
-identity() {
-    [ -z "$(git status --porcelain -- "${files[@]}")" ] && git ls-files --stage -- "${files[@]}" | git hash-object --stdin
+# A file and all files of kernels/ that it includes, directly or not.
+included() { # FILE
+    local all=("$1") at name
+    for ((at = 0; at < ${#all[@]}; at++)); do
+        for name in $(sed -n 's/^ *# *include *"\([^"]*\)".*/\1/p' "${all[at]}"); do
+            if [ -f "kernels/$name" ] && [[ " ${all[*]} " != *" kernels/$name "* ]]; then all+=("kernels/$name"); fi
+        done
+    done
+    printf '%s\n' "${all[@]}"
 }
 
-if [ "${1:-}" = --record ]; then
-    said=$(cargo xtask kernels --check | tee /dev/stderr)
+# A hash over names and contents of all files that a source's images come from, over the images, and over its rows of
+# the tables; none if git doesn't have them as they are here.
+identity() { # SOURCE
+    local files
+    mapfile -t files < <(included "kernels/$1.cu")
+    files+=(kernels/build reef-cuda/src/code/nvrtc.rs "crates/images/*/$1-*.z" "reef-hip/images/$1-*.z")
+    [ -z "$(git status --porcelain -- "${files[@]}" "${tables[@]}" ":!$record")" ] || return 1
+    { git ls-files --stage -- "${files[@]}" ":!$record"; grep -h "^$1\." "${tables[@]}"; } | git hash-object --stdin
+}
+
+changed=() sources=()
+for file in kernels/*.cu; do
+    source=$(basename "$file" .cu)
+    sources+=("$source")
+    now=$(identity "$source") && grep -qsxF "$source $now" "$record" || changed+=("$source")
+done
+[ "${!#}" != --all ] || changed=("${sources[@]}")
+
+if [ "${1:-}" = --make ]; then
+    [ ${#changed[@]} = 0 ] || cargo xtask kernels "${changed[@]}"
+elif [ ${#changed[@]} = 0 ]; then
+    echo "images and their sources are, by hash, those that were compared: ${sources[*]}"
+elif [ "${1:-}" = --record ]; then
+    said=$(cargo xtask kernels --check "${changed[@]}" | tee /dev/stderr)
     [[ $said != *skipped* ]] || { echo "not all were compared: nothing is noted" >&2; exit 1; }
-    now=$(identity) || { echo "commit kernels and images first: git has other files" >&2; exit 1; }
-    echo "$now" >"$record"
-elif now=$(identity) && [ -f "$record" ] && [ "$now" = "$(cat "$record")" ]; then
-    echo "images and their sources are, by hash, those that were compared: $now"
+    notes=()
+    for source in "${sources[@]}"; do
+        now=$(identity "$source") || { echo "commit kernels and images first: git has other files" >&2; exit 1; }
+        notes+=("$source $now")
+    done
+    printf '%s\n' "${notes[@]}" >"$record"
 else
-    cargo xtask kernels --check
+    echo "compared: ${changed[*]}"
+    cargo xtask kernels --check "${changed[@]}"
 fi

@@ -111,13 +111,13 @@ const CHECKS: &[Check] = &[
     Check {
         name: "kernels --check",
         in_ci: true,
-        what: "images of device code are those of kernels/*.cu",
+        what: "images of device code are those of kernels/*.cu; `kernels --check SOURCE…` of some",
         commands: kernels_check,
     },
     Check {
         name: "kernels",
         in_ci: false,
-        what: "makes the images of device code anew",
+        what: "makes the images of device code anew; `kernels SOURCE…` those of some sources",
         commands: kernels,
     },
     Check {
@@ -216,6 +216,7 @@ fn main() -> ExitCode {
             return ended("book", book::check::run(book::check::Mode::Serve, &target()));
         }
         ["release", ref args @ ..] => return ended("release", release::run::run(args, &target())),
+        ["kernels", ref args @ ..] => return kernels_of(args),
         ["tables"] => return tables(false),
         ["tables", "--check"] => return tables(true),
         _ => {}
@@ -404,6 +405,14 @@ fn hip_with(cycles: &str) -> Vec<Command> {
     let mut many = cargo(&format!("{suite} -- hip::{MANY} hip_gates::{MANY}"));
     many.env("REEF_CONFORMANCE_CYCLES", "1000");
     vec![all, many]
+}
+
+/// Makes or compares images, of the sources that are named.
+fn kernels_of(args: &[&str]) -> ExitCode {
+    let mut commands = in_workspace("reef-kernels", args).into_iter();
+    let has_passed =
+        commands.all(|mut command| command.status().is_ok_and(|status| status.success()));
+    if has_passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn kernels() -> Vec<Command> {

@@ -23,6 +23,33 @@ pub(crate) fn defines(build: &str) -> Vec<&'static str> {
     }
 }
 
+/// Sources that images are made of, or compared with.
+pub(crate) struct Selection {
+    /// All if it is empty.
+    names: Vec<String>,
+}
+
+impl Selection {
+    /// Sources of these names in a folder; without a name, all.
+    ///
+    /// # Errors
+    ///
+    /// The first name that no source has.
+    pub(crate) fn of(names: Vec<String>, folder: &Path) -> Result<Self> {
+        let sources = with_ending(folder, ".cu")?;
+        let is_there = |name: &String| sources.iter().any(|(source, _)| source == name);
+        if let Some(name) = names.iter().find(|name| !is_there(name)) {
+            let have: Vec<&str> = sources.iter().map(|(source, _)| source.as_str()).collect();
+            return Err(format!("source: must be one of {}, got {name}", have.join(", ")).into());
+        }
+        Ok(Self { names })
+    }
+
+    pub(crate) fn has(&self, source: &str) -> bool {
+        self.names.is_empty() || self.names.iter().any(|name| name == source)
+    }
+}
+
 /// Names, without their ending, and texts of the files in a folder that end like this; by name.
 pub(crate) fn with_ending(folder: &Path, ending: &str) -> Result<Vec<(String, String)>> {
     let mut files = Vec::new();

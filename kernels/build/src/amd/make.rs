@@ -8,12 +8,12 @@ use super::table::table;
 use crate::error::Result;
 use crate::folder::Contents;
 use crate::places::Places;
-use crate::sources::{BUILDS, TURNS, defines, of_all_gpus};
+use crate::sources::{BUILDS, Selection, TURNS, defines, of_all_gpus};
 use std::fs;
 
-/// Makes the images, or with `check` says whether those that are there are the same. Kernels must
-/// obey the rules of `lint` in any case.
-pub(crate) fn run(places: &Places, check: bool) -> Result<()> {
+/// Makes the images of the chosen sources, or with `check` says whether those that are there are
+/// the same. Kernels must obey the rules of `lint` in any case.
+pub(crate) fn run(places: &Places, selection: &Selection, check: bool) -> Result<()> {
     let clang = match Clang::find() {
         Ok(clang) => clang,
         Err(error) => {
@@ -21,14 +21,15 @@ pub(crate) fn run(places: &Places, check: bool) -> Result<()> {
             return Ok(());
         }
     };
-    let images = compile(places, &clang)?;
+    let images = compile(places, selection, &clang)?;
     let wrong: Vec<_> = images.iter().flat_map(faults).collect();
     if !wrong.is_empty() {
         return Err(format!("kernels for {}\n{}", TARGET, wrong.join("\n")).into());
     }
     let table = table(&images);
     let images = images.into_iter().map(|image| (image.file(), image.code)).collect();
-    let (contents, folder) = (Contents { images, table }, places.root.join("reef-hip/images"));
+    let contents = Contents { selection, images, table };
+    let folder = places.root.join("reef-hip/images");
     match clang.is_recorded() {
         Err(why) => println!(
             "skipped: images for AMD's GPUs are linted, but neither compared nor made: {why}"
@@ -46,11 +47,13 @@ fn builds(source: &str) -> Vec<&'static str> {
     BUILDS.map(|(build, _)| build).into_iter().chain(turns).collect()
 }
 
-fn compile(places: &Places, clang: &Clang) -> Result<Vec<Image>> {
+fn compile(places: &Places, selection: &Selection, clang: &Clang) -> Result<Vec<Image>> {
     let scratch = places.target.join("kernels");
     fs::create_dir_all(&scratch)?;
     let mut images = Vec::new();
-    for (source, _) in of_all_gpus(&places.sources())? {
+    let mut sources = of_all_gpus(&places.sources())?;
+    sources.retain(|(source, _)| selection.has(source));
+    for (source, _) in sources {
         for build in builds(&source) {
             let output = scratch.join(format!("{source}-{build}.hsaco"));
             clang.compile(&places.sources(), &source, &defines(build), &output)?;

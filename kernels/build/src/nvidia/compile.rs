@@ -5,7 +5,7 @@ use super::target::{Target, for_own, targets};
 use super::toolchain::Toolchain;
 use crate::error::Result;
 use crate::nvrtc::{self, Nvrtc, Program, options};
-use crate::sources::{BUILDS, QUANTIZED, TURNS, with_ending};
+use crate::sources::{BUILDS, QUANTIZED, Selection, TURNS, with_ending};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -32,14 +32,20 @@ impl Image {
         format!("{}-{}-{}", self.source, self.build, self.target)
     }
 
+    /// Path below the folder of all packages of images.
     pub(crate) fn file(&self) -> String {
-        format!("{}.z", self.stem())
+        format!("{}/{}/{}.z", self.target.package(), self.target, self.stem())
     }
 }
 
-/// The images of every source in a folder, in the order of their names. `scratch` takes what the
-/// compilers pass on.
-pub(crate) fn all(sources: &Path, toolchain: &Toolchain, scratch: &Path) -> Result<Vec<Image>> {
+/// The images of the chosen sources in a folder, in the order of their files. `scratch` takes what
+/// the compilers pass on.
+pub(crate) fn all(
+    sources: &Path,
+    selection: &Selection,
+    toolchain: &Toolchain,
+    scratch: &Path,
+) -> Result<Vec<Image>> {
     fs::create_dir_all(scratch)?;
     let compiler = Compiler {
         nvrtc: Nvrtc::open(&toolchain.nvrtc)?,
@@ -47,7 +53,7 @@ pub(crate) fn all(sources: &Path, toolchain: &Toolchain, scratch: &Path) -> Resu
         scratch,
         headers: headers(sources)?,
     };
-    let waiting = Mutex::new(planned_images(sources)?.into_iter());
+    let waiting = Mutex::new(planned_images(sources, selection)?.into_iter());
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let one_after_another = || -> Result<Vec<Image>> {
         let next = || waiting.lock().expect("no thread panics with it").next();
@@ -63,9 +69,10 @@ pub(crate) fn all(sources: &Path, toolchain: &Toolchain, scratch: &Path) -> Resu
 }
 
 /// Each image that is to be, still empty, with its source.
-fn planned_images(sources: &Path) -> Result<Vec<(String, Image)>> {
+fn planned_images(sources: &Path, selection: &Selection) -> Result<Vec<(String, Image)>> {
     let mut wanted = Vec::new();
-    for (source, text) in with_ending(sources, ".cu")? {
+    let all = with_ending(sources, ".cu")?;
+    for (source, text) in all.into_iter().filter(|(source, _)| selection.has(source)) {
         let builds = builds(&source);
         let pairs = targets(&source)
             .iter()

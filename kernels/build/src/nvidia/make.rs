@@ -6,9 +6,11 @@ use super::toolchain::Toolchain;
 use crate::error::Result;
 use crate::folder::Contents;
 use crate::places::Places;
+use crate::sources::Selection;
 
-/// Makes the images, or with `check` says whether those that are there are the same.
-pub(crate) fn run(places: &Places, check: bool) -> Result<()> {
+/// Makes the images of the chosen sources, or with `check` says whether those that are there are
+/// the same.
+pub(crate) fn run(places: &Places, selection: &Selection, check: bool) -> Result<()> {
     let toolchain = match Toolchain::get(&places.target.join("toolchain")) {
         Ok(toolchain) => toolchain,
         Err(error) if check => {
@@ -17,11 +19,13 @@ pub(crate) fn run(places: &Places, check: bool) -> Result<()> {
         }
         Err(error) => return Err(error),
     };
-    let images = all(&places.sources(), &toolchain, &places.target.join("kernels"))?;
+    let scratch = places.target.join("kernels");
+    let images = all(&places.sources(), selection, &toolchain, &scratch)?;
     let notes: Vec<_> = excesses(&images).collect();
     let table = table(&images);
     let images = images.into_iter().map(|image| (image.file(), image.code)).collect();
-    let (contents, folder) = (Contents { images, table }, places.root.join("reef-cuda/images"));
+    let contents = Contents { selection, images, table };
+    let folder = places.root.join("crates/images");
     if check {
         return contents.compare(&folder);
     }

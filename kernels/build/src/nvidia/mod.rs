@@ -1,7 +1,8 @@
 //! Images for NVIDIA's GPUs, with NVIDIA's compilers of a fixed version.
 //!
 //! ```text
-//! source ─NVRTC→ PTX ─ptxas→ CUBIN, resources ─zlib→ reef-cuda/images/NAME-BUILD-TARGET.z
+//! source ─NVRTC→ PTX ─ptxas→ CUBIN ─zlib→ crates/images/PACKAGE/TARGET/NAME-BUILD-TARGET.z
+//!                      └─messages→ crates/images/resources.txt
 //! ```
 
 mod compile;

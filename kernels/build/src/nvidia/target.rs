@@ -14,7 +14,7 @@ pub(crate) enum Target {
     Own(u32),
 }
 
-/// Targets of a source: `reef-cuda/src/code/image.rs` has the same.
+/// Targets of a source: `reef-cuda/src/code/image.rs` chooses among them.
 pub(crate) fn targets(source: &str) -> &'static [Target] {
     if source == HOPPER {
         return &[Target::Own(90)];
@@ -27,6 +27,11 @@ impl Target {
     pub(crate) fn arch(self) -> u32 {
         let (Self::Cubin(arch) | Self::Ptx(arch) | Self::Own(arch)) = self;
         arch
+    }
+
+    /// Name and folder of the package that has its images.
+    pub(crate) fn package(self) -> String {
+        format!("reef-cuda-images-sm{}", self.arch())
     }
 
     /// Name of the GPU that `ptxas` compiles for.
@@ -68,6 +73,7 @@ mod tests {
         let names = |source| targets(source).iter().map(Target::to_string).collect::<Vec<_>>();
         assert_eq!(names(HOPPER), ["sm_90a"]);
         assert_eq!(names("network"), ["sm_70", "sm_86", "sm_90", "compute_80"]);
+        assert_eq!(targets(HOPPER)[0].package(), "reef-cuda-images-sm90");
     }
 
     #[test]
