@@ -2,7 +2,7 @@
 # What a user gets: makes all packages, offline, and unpacks them outside of the workspace. There each compiles
 # from what is in the packages alone, README's example among them, and the documentation as docs.rs makes it. What
 # makes code of them is the tests: here it is checked and not linked.
-# With --verify cargo also builds each package by itself first.
+# With --verify cargo also builds each package by itself first. No package may be larger than the registry takes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_NET_OFFLINE=true
@@ -14,6 +14,11 @@ verify=(--no-verify)
 rm -f "$packages"/*.crate
 cargo package --quiet --workspace --allow-dirty "${verify[@]}" \
     --exclude reef-kernels --exclude fake-libcuda --exclude fake-libnvml --exclude reef-remote-cuda --exclude reef-cudart --exclude reef-guest-loom --exclude reef-cpu-loom --exclude reef-loom --exclude reef-serve-loom --exclude reef-wire-loom --exclude reef-unify --exclude xtask
+
+limit=$((10 << 20)) # bytes of a package that crates.io takes
+large=$(find "$packages" -name '*.crate' -size +${limit}c -printf '%f: must have at most '$limit' bytes, got %s\n')
+[ -z "$large" ] || { echo "$large" >&2; exit 1; }
+find "$packages" -name '*.crate' -printf '%s %f\n' | sort -n | awk 'END { print "the largest package: " $2 ", " $1 " bytes" }'
 
 outside=$(mktemp -d)
 # What users compile for themselves is here already, for the same profile.

@@ -1,9 +1,9 @@
 //! The NVIDIA backend, on the driver API alone.
 //!
 //! The driver library is opened at run time, so this builds and starts on machines without it;
-//! opening a device there is an error that says what was tried. Device code ships with the crate.
-//! The common part of all GPU backends is in `reef-gpu`; here is what the driver does for an open
-//! device:
+//! opening a device there is an error that says what was tried. Device code ships in packages of
+//! its own (`crates/images/`). The common part of all GPU backends is in `reef-gpu`; here is what
+//! the driver does for an open device:
 //!
 //! | file | what it does |
 //! |---|---|

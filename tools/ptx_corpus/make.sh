@@ -20,7 +20,7 @@ export PATH=$cuda/bin:$PATH
 
 if [[ ! -f $folder/files/made ]]; then
     # The images that ship, which are packed with zlib.
-    for image in reef-cuda/images/{builtin,network,tensor}-{plain,guarded}-compute_80.z; do
+    for image in crates/images/reef-cuda-images-sm80/compute_80/{builtin,network,tensor}-{plain,guarded}-compute_80.z; do
         python3 -c 'import sys, zlib; sys.stdout.buffer.write(zlib.decompress(sys.stdin.buffer.read()))' \
             <"$image" >"$folder/files/own-$(basename "$image" .z).ptx"
     done

@@ -1,4 +1,4 @@
-//! Device code: what ships with the crate, what users bring as a file, and what they bring as a
+//! Device code: what ships with the library, what users bring as a file, and what they bring as a
 //! source.
 //!
 //! In goes an image or a source; out comes code that the driver can load for the device at hand.
