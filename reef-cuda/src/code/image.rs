@@ -3,8 +3,8 @@
 //! `cargo xtask kernels` makes it from `kernels/*.cu`: for each source and build machine code for
 //! the GPUs that REEF is measured on, and PTX for those that none of it fits, which the driver
 //! compiles when it loads. `hopper` is for compute capability 9.0 alone. The files of each kind of
-//! GPU are a package in `crates/images/`. They are packed with zlib, which makes them about a fourth
-//! as long.
+//! GPU are a package in `crates/images/`. They are packed with zlib, which makes them about a
+//! fourth as long.
 
 use crate::driver::BACKEND;
 use crate::facts::Capability;

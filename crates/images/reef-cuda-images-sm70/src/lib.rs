@@ -1,7 +1,7 @@
 //! Kernels of REEF as machine code for compute capabilities 7.0 and 7.5 (Volta, Turing).
 //!
-//! `cargo xtask kernels` makes the files from `kernels/*.cu`. `reef-cuda` chooses among the packages
-//! of images, and unpacks what it loads.
+//! `cargo xtask kernels` makes the files from `kernels/*.cu`. `reef-cuda` chooses a package by the
+//! device, and unpacks what it loads.
 
 /// Images by the names of source and build, such as `network-guarded`: each is a CUBIN, packed
 /// with zlib.

@@ -1,8 +1,7 @@
-//! Kernels of REEF as PTX for compute capabilities from 8.0 on. The driver compiles it when it loads
-//! a module.
+//! Kernels of REEF as PTX for compute capabilities from 8.0 on, which the driver compiles.
 //!
-//! `cargo xtask kernels` makes the files from `kernels/*.cu`. `reef-cuda` chooses among the packages
-//! of images, and unpacks what it loads.
+//! `cargo xtask kernels` makes the files from `kernels/*.cu`. `reef-cuda` chooses a package by the
+//! device, and unpacks what it loads.
 
 /// Images by the names of source and build, such as `network-guarded`: each is PTX that ends with a
 /// NUL, packed with zlib.
