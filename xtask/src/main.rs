@@ -409,10 +409,13 @@ fn hip_with(cycles: &str) -> Vec<Command> {
 
 /// Makes or compares images, of the sources that are named.
 fn kernels_of(args: &[&str]) -> ExitCode {
-    let mut commands = in_workspace("reef-kernels", args).into_iter();
-    let has_passed =
-        commands.all(|mut command| command.status().is_ok_and(|status| status.success()));
-    if has_passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    for mut command in in_workspace("reef-kernels", args) {
+        if !command.status().is_ok_and(|status| status.success()) {
+            eprintln!("xtask: kernels failed: {command:?}");
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
 }
 
 fn kernels() -> Vec<Command> {
