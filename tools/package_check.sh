@@ -16,9 +16,9 @@ cargo package --quiet --workspace --allow-dirty "${verify[@]}" \
     --exclude reef-kernels --exclude fake-libcuda --exclude fake-libnvml --exclude reef-remote-cuda --exclude reef-cudart --exclude reef-guest-loom --exclude reef-cpu-loom --exclude reef-loom --exclude reef-serve-loom --exclude reef-wire-loom --exclude reef-unify --exclude xtask
 
 limit=$((10 << 20)) # bytes of a package that crates.io takes
-large=$(find "$packages" -name '*.crate' -size +${limit}c -printf '%f: must have at most '$limit' bytes, got %s\n')
+large=$(find "$packages" -maxdepth 1 -name '*.crate' -size +${limit}c -printf '%f: must have at most '$limit' bytes, got %s\n')
 [ -z "$large" ] || { echo "$large" >&2; exit 1; }
-find "$packages" -name '*.crate' -printf '%s %f\n' | sort -n | awk 'END { print "the largest package: " $2 ", " $1 " bytes" }'
+find "$packages" -maxdepth 1 -name '*.crate' -printf '%s %f\n' | sort -n | awk 'END { print "the largest package: " $2 ", " $1 " bytes" }'
 
 outside=$(mktemp -d)
 # What users compile for themselves is here already, for the same profile.
