@@ -357,6 +357,9 @@ static CUresult imported() {
     kill(exporter, SIGKILL);
     waitpid(exporter, nullptr, 0);
     std::this_thread::sleep_for(std::chrono::seconds(3)); // it is charged within a second
+    size_t left = 0, total = 0;
+    MUST(cuMemGetInfo(&left, &total));
+    printf("%zu of %zu MiB left; ", left / MIB, total / MIB);
     held = 512 * MIB;
     for (;;) {
         TRY(cuMemAlloc(&at, 64 * MIB));
