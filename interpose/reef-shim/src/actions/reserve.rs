@@ -11,6 +11,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
+/// Longest time for which the driver may not notice that graphs have ended: it counts their memory
+/// as used until then, and busy processors delay its threads.
+const LATE: Duration = Duration::from_secs(1);
+
 /// Runs our work for a limit. After a panic the allocation is refused, so that no limit is
 /// bypassed.
 pub(crate) fn refuse_on_panic(ours: impl FnOnce() -> u32) -> u32 {
@@ -38,12 +42,21 @@ pub(super) fn with_reservation(
 }
 
 /// Reserves bytes. If there is no room, first counts allocations that have ended in streams, and
-/// has pools free unused memory.
+/// has pools free unused memory. Graphs get some time to end.
 pub(crate) fn make_room(device: &'static Limited, bytes: u64) -> bool {
-    device.try_reserve(bytes) || {
-        find_room(device);
-        device.reserve(bytes)
+    let try_reserve = || device.try_reserve(bytes);
+    if try_reserve() {
+        return true;
     }
+    find_room(device);
+    try_reserve()
+        || (graph_bytes(device) > 0 && await_room(device, LATE, try_reserve))
+        || device.reserve(bytes)
+}
+
+/// Returns the bytes that graphs have of a device.
+fn graph_bytes(device: &Limited) -> u64 {
+    stores().graph_bytes(device)
 }
 
 /// Counts what has ended in streams or elsewhere, and has pools and graphs free unused memory.
@@ -57,25 +70,33 @@ pub(crate) fn find_room(device: &'static Limited) {
 }
 
 /// Tries to reserve whenever work has ended that may give memory back, until it succeeds. Ends
-/// after `timeout`, or when no such work is left. Returns whether it has succeeded.
+/// after `timeout`, or when no such work is left and the driver has had time to notice that. Returns
+/// whether it has succeeded.
 pub(crate) fn await_room(
     device: &'static Limited,
     timeout: Duration,
     mut try_reserve: impl FnMut() -> bool,
 ) -> bool {
-    let begin = Instant::now();
+    let mut until = Instant::now() + timeout;
     calls::with_relaxed_capture(|| {
-        let mut work = Work::record();
+        let (mut work, mut was_over) = (Work::record(), false);
         loop {
             work.settle();
+            if work.is_over() && !was_over {
+                was_over = true;
+                let late = if graph_bytes(device) > 0 { LATE } else { Duration::ZERO };
+                until = until.min(Instant::now() + late);
+            }
+            let is_last = Instant::now() >= until; // before the try, which may take long
             find_room(device);
             if try_reserve() {
                 return true;
             }
-            if work.is_over() || begin.elapsed() >= timeout {
+            if is_last {
                 return false;
             }
-            while !work.settle() && begin.elapsed() < timeout {
+            std::thread::sleep(POLL_INTERVAL);
+            while !work.settle() && !work.is_over() && Instant::now() < until {
                 std::thread::sleep(POLL_INTERVAL);
             }
         }

@@ -4,11 +4,14 @@ use super::{execs, memory};
 use crate::actions::reserve::{await_room, refuse_on_panic};
 use crate::driver::calls::{self, Stream};
 use crate::driver::state::Inside;
+use crate::explain;
 use crate::limit::device::{self, LimitState, Limited};
 use crate::limit::pools::graphs::{self as needs, Launch, Need};
 use crate::limit::pools::stores::{Store, stores, stream_key};
 use reef_cuda_abi::codes::OUT_OF_MEMORY;
+use reef_guest::limit::format_bytes;
 use std::cell::Cell;
+use std::sync::{Mutex, Once};
 use std::time::Duration;
 
 /// Longest wait for work to give memory back before a launch is refused.
@@ -30,7 +33,7 @@ pub(crate) fn instantiated(
     }
     let mut room = Room::default();
     let code = match upload {
-        Some(_) => refuse_on_panic(|| room.reserve(|| needs.each.clone())),
+        Some(_) => refuse_on_panic(|| room.reserve(|| needs::whole(&needs))),
         None => 0,
     };
     drop(inside);
@@ -132,6 +135,21 @@ fn with_room(exec: usize, stream: Stream, launch: impl FnOnce(&Room) -> u32) -> 
     code
 }
 
+/// Adds the last refused launch of a graph to the report.
+#[cold]
+fn explain_refusal(device: &Limited, bytes: u64) {
+    static LAST: Mutex<String> = Mutex::new(String::new());
+    static ONCE: Once = Once::new();
+    let last = || LAST.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let (ordinal, used) = (device.ordinal, device.account().used());
+    let [bytes, used, of_graphs] = [bytes, used, stores().graph_bytes(device)].map(format_bytes);
+    let shares = if needs::are_shared() { "share it" } else { "have their own" };
+    *last() = format!(
+        "  device {ordinal}: the last refused graph needed {bytes}; {used} were used, {of_graphs} of it by graphs; those of a stream {shares}\n"
+    );
+    ONCE.call_once(|| explain::add(move || last().clone()));
+}
+
 /// Room that is reserved for memory of graphs.
 #[derive(Debug, Default)]
 struct Room {
@@ -179,6 +197,7 @@ impl Room {
                 // The memory of dead processes makes room.
                 reserved = on(&needs(), ordinal);
                 if !device.reserve(reserved) {
+                    explain_refusal(device, reserved);
                     return OUT_OF_MEMORY;
                 }
             }
@@ -204,9 +223,7 @@ impl Room {
         let settle = |(device, bytes): (&'static Limited, u64)| {
             let store = Store::Graphs(device.ordinal);
             let growth = calls::with_relaxed_capture(|| stores().settle(device, store, bytes));
-            if growth.unreserved > 0 {
-                needs::note_unreserved();
-            }
+            needs::note_unreserved(growth.unreserved);
             Need { ordinal: device.ordinal, bytes: growth.bytes }
         };
         std::mem::take(&mut self.reserved).into_iter().map(settle).collect()

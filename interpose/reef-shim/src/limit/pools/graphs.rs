@@ -7,7 +7,8 @@
 //! less than the graph needs. Only a graph whose allocations end inside of it shares with those of
 //! its stream. One that leaves allocations has its memory for itself until the program frees them.
 
-use super::holes::StreamKey;
+use super::holes::{POOL_UNIT, StreamKey};
+use crate::limit::sizes::round_up;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{LazyLock, Mutex, MutexGuard};
@@ -88,6 +89,8 @@ struct Execs {
     open: u64,
     /// True once the driver took more for a launch than it should have by these rules.
     never_shares: bool,
+    /// True once it took less than a unit of pools more: it rounds up to these.
+    takes_units: bool,
 }
 
 static EXECS: LazyLock<Mutex<Execs>> = LazyLock::new(Mutex::default);
@@ -160,7 +163,13 @@ pub(crate) fn needed(launch: &Launch) -> Vec<Need> {
 
 /// Returns the bytes that a graph needs, if it has no memory yet and shares none.
 pub(crate) fn all(exec: usize) -> Vec<Need> {
-    execs().all.get(&exec).map(|known| known.needs.each.clone()).unwrap_or_default()
+    let execs = execs();
+    execs.all.get(&exec).map(|known| execs.whole(&known.needs)).unwrap_or_default()
+}
+
+/// Returns the bytes that the driver may allocate for these needs of a graph.
+pub(crate) fn whole(needs: &GraphNeeds) -> Vec<Need> {
+    execs().whole(needs)
 }
 
 /// Returns whether launches that may take memory have not returned: their bytes are reserved.
@@ -186,9 +195,14 @@ pub(crate) fn end(launch: Launch, grown: Option<&[Need]>) {
     }
 }
 
-/// Notes that the driver has allocated more for a launch than was reserved.
-pub(crate) fn note_unreserved() {
-    execs().never_shares = true;
+/// Notes that the driver has allocated so many bytes more for a launch than were reserved.
+pub(crate) fn note_unreserved(bytes: u64) {
+    execs().note_unreserved(bytes);
+}
+
+/// Returns whether graphs of a stream share their memory, as far as is known.
+pub(crate) fn are_shared() -> bool {
+    !execs().never_shares
 }
 
 /// Notes that graphs may have lost their memory on a device.
@@ -210,6 +224,21 @@ pub(crate) fn end_stream(stream: StreamKey) {
 }
 
 impl Execs {
+    fn note_unreserved(&mut self, bytes: u64) {
+        let is_rounded = (1..POOL_UNIT).contains(&bytes) && !self.takes_units;
+        self.takes_units |= is_rounded;
+        self.never_shares |= bytes > 0 && !is_rounded;
+    }
+
+    /// Returns the bytes that the driver takes for this many.
+    fn size(&self, bytes: u64) -> u64 {
+        if self.takes_units { round_up(bytes, POOL_UNIT) } else { bytes }
+    }
+
+    fn whole(&self, needs: &GraphNeeds) -> Vec<Need> {
+        needs.each.iter().map(|need| Need { bytes: self.size(need.bytes), ..*need }).collect()
+    }
+
     /// Returns the bytes that the driver may allocate for a launch; nothing for one that has its
     /// memory.
     fn needed(&self, exec: usize, stream: StreamKey) -> Vec<Need> {
@@ -218,7 +247,7 @@ impl Execs {
         };
         let more = |need: &Need| {
             let shared = if self.never_shares { 0 } else { self.shared(need.ordinal, stream) };
-            Need { bytes: need.bytes.saturating_sub(shared), ..*need }
+            Need { bytes: self.size(need.bytes).saturating_sub(shared), ..*need }
         };
         known.needs.each.iter().map(more).collect()
     }
@@ -226,7 +255,8 @@ impl Execs {
     /// Returns the bytes that graphs of a stream have in turn.
     fn shared(&self, ordinal: i32, stream: StreamKey) -> u64 {
         let shares = |exec: &&Exec| exec.backed == Some(stream) && !exec.needs.leaves;
-        self.all.values().filter(shares).map(|exec| exec.needs.on(ordinal)).max().unwrap_or(0)
+        let sizes = self.all.values().filter(shares).map(|exec| exec.needs.on(ordinal));
+        sizes.map(|bytes| self.size(bytes)).max().unwrap_or(0)
     }
 
     /// Puts the needs of another child graph in the place of those that a node had. The graph keeps
@@ -324,6 +354,19 @@ mod tests {
         assert_eq!([bytes(&execs, 1, ONE), bytes(&execs, 3, ONE)], [0, 0]);
         execs.launched(1, ONE, &grown(0));
         assert_eq!([bytes(&execs, 1, ONE), bytes(&execs, 3, ONE)], [0, 400]);
+    }
+
+    #[test]
+    fn graphs_for_which_a_driver_takes_units_share_them() {
+        let mut execs = execs(&[(1, 400, false), (2, 500, false)]);
+        execs.launched(1, ONE, &grown(POOL_UNIT));
+        execs.note_unreserved(POOL_UNIT - 400);
+        assert_eq!(
+            [bytes(&execs, 1, ONE), bytes(&execs, 2, ONE), bytes(&execs, 2, TWO)],
+            [0, 0, POOL_UNIT]
+        );
+        execs.note_unreserved(POOL_UNIT); // it has taken more all the same
+        assert_eq!(bytes(&execs, 2, ONE), POOL_UNIT);
     }
 
     #[test]

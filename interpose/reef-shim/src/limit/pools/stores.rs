@@ -227,6 +227,11 @@ impl Stores {
         self.charged.iter().filter(its).map(|(store, _)| *store).collect()
     }
 
+    /// Returns the bytes that graphs are charged with on a device.
+    pub(crate) fn graph_bytes(&self, device: &Limited) -> u64 {
+        self.charged.get(&Store::Graphs(device.ordinal)).map_or(0, |charged| charged.bytes)
+    }
+
     /// Corrects the charges of all stores of a device to the driver's numbers.
     pub(crate) fn settle_all(&mut self, device: &'static Limited) {
         for store in self.all_of(device) {

@@ -414,6 +414,38 @@ impl Program {
         (700 * MIB, 0)
     }
 
+    /// Graphs that share their memory in a stream, for which the driver takes whole units. The
+    /// stream waits, so none of them can be without that of the first one.
+    fn graphs_of_units(&self) -> Held {
+        static WORD: AtomicU32 = AtomicU32::new(0);
+        let all: Vec<_> = (0..4).map(|_| self.graph(700 * MIB, true).0.instantiate()).collect();
+        self.hold(self.stream, &WORD);
+        let refused =
+            all.iter().map(|exec| self.launch(*exec, self.stream)).find(|code| *code != 0);
+        WORD.store(1, SeqCst);
+        self.wait();
+        match refused {
+            None => (700 * MIB, 0),
+            Some(code) => (0, code),
+        }
+    }
+
+    /// Graphs in two streams, and then linear memory, each after the end of the one before, which
+    /// the driver notices only later.
+    fn graphs_noticed_late(&self) -> Held {
+        let (driver, mut at) = (self.driver, 0_usize);
+        for stream in [self.stream, self.stream()] {
+            match self.launch(self.graph(700 * MIB, true).0.instantiate(), stream) {
+                0 => self.wait(),
+                code => return (0, code),
+            }
+        }
+        match call!(driver, cuMemAlloc_v2(&raw mut at, 700 * MIB)) {
+            0 => (700 * MIB, 0),
+            code => (0, code),
+        }
+    }
+
     /// Graphs that run in two streams at once, which fit, and a third one, which waits until they
     /// have ended.
     fn graphs_at_once(&self) -> Held {
@@ -906,6 +938,8 @@ impl Program {
             "frees reached soon" => self.frees_reached_soon(),
             "reused in a stream" => self.reused_in_a_stream(),
             "graphs in turn" => self.graphs_in_turn(),
+            "graphs of units" => self.graphs_of_units(),
+            "graphs noticed late" => self.graphs_noticed_late(),
             "graphs at once" => self.graphs_at_once(),
             "graph after all kinds" => self.graph_after_all_kinds(),
             "pool after graphs" => self.pool_after_graphs(),
@@ -964,6 +998,12 @@ fn ran(job: &Job, case: &str) -> (usize, u32, usize) {
     }
     if case == "room not used" {
         command.env("REEF_FAKE_REUSE", "0");
+    }
+    if case == "graphs of units" {
+        command.env("REEF_FAKE_GRAPH_UNIT", (32 * MIB).to_string());
+    }
+    if case == "graphs noticed late" {
+        command.env("REEF_FAKE_GRAPH_END_NS", "100000000");
     }
     if case.ends_with(" after captures") {
         command.env("REEF_FAKE_CAPTURES_END", "1");
@@ -1099,6 +1139,18 @@ fn memory_that_others_are_about_to_free_is_waited_for() {
         ("pool after graphs", 700, 0),
         ("graph next to allocations", 600, OUT_OF_MEMORY),
     ]);
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn graphs_for_which_a_driver_takes_units_share_them() {
+    let wrong = wrong(&[("graphs of units", 700, 0)]);
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn driver_has_time_to_notice_that_graphs_have_ended() {
+    let wrong = wrong(&[("graphs noticed late", 700, 0)]);
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
