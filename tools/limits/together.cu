@@ -344,6 +344,11 @@ static void export_and_wait() {
     if (pass_file(&file, true) == 1) pause();
     _exit(3);
 }
+static void print_left(const char* when) {
+    size_t left = 0, total = 0;
+    MUST(cuMemGetInfo(&left, &total));
+    printf("%s: %zu MiB left; ", when, left / MIB);
+}
 static CUresult imported() {
     CUmemGenericAllocationHandle handle;
     CUdeviceptr at;
@@ -354,12 +359,12 @@ static CUresult imported() {
     MUST(cuMemMap(at, 512 * MIB, 0, handle, 0));
     MUST(cuMemRelease(handle));
     close(file);
+    print_left("imported");
     kill(exporter, SIGKILL);
     waitpid(exporter, nullptr, 0);
+    print_left("killed");
     std::this_thread::sleep_for(std::chrono::seconds(3)); // it is charged within a second
-    size_t left = 0, total = 0;
-    MUST(cuMemGetInfo(&left, &total));
-    printf("%zu of %zu MiB left; ", left / MIB, total / MIB);
+    print_left("after 3 s");
     held = 512 * MIB;
     for (;;) {
         TRY(cuMemAlloc(&at, 64 * MIB));
