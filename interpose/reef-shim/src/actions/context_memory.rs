@@ -32,7 +32,7 @@ pub(crate) fn set_limit(limit: u32, value: usize, real: impl FnOnce() -> u32) ->
         };
         let mut all = raised_limits();
         let raised = all
-            .entry((calls::context(), limit))
+            .entry((primary::owner(), limit))
             .or_insert_with(|| RaisedLimit::new(device, before));
         let more = raised.charge(wanted).saturating_sub(raised.bytes);
         if !make_room(device, more) {
@@ -149,28 +149,44 @@ pub(crate) fn contexts() -> Vec<(&'static Limited, usize)> {
     all
 }
 
-/// Retains a device's primary context by `real`. If it begins, it gets variables of libraries.
+/// Retains a device's primary context by `real`.
 pub(crate) fn retain(to: *const usize, ordinal: i32, real: impl FnOnce() -> u32) -> u32 {
+    // SAFETY: null, or where the driver has just written.
+    begin_primary(ordinal, real, || unsafe { to.as_ref() }.copied())
+}
+
+/// Makes a green context by `real`, which retains its device's primary context.
+pub(crate) fn create_green(to: *const usize, ordinal: i32, real: impl FnOnce() -> u32) -> u32 {
+    begin_primary(ordinal, real, || {
+        // SAFETY: null, or where the driver has just written.
+        let green = unsafe { to.as_ref() }?;
+        Some(primary::add_green(*green, ordinal).unwrap_or(UNKNOWN))
+    })
+}
+
+/// Makes a call that retains a device's primary context, whose handle `handle` returns afterwards.
+/// If it begins, it gets variables of libraries.
+fn begin_primary(
+    ordinal: i32,
+    real: impl FnOnce() -> u32,
+    handle: impl FnOnce() -> Option<usize>,
+) -> u32 {
     let Some(inside) = Inside::limited() else { return real() };
-    let mut variables = libraries::missing(ordinal);
-    if variables > 0 && has_primary(ordinal) {
-        variables = 0;
-    }
-    let device = match device::of(ordinal) {
-        LimitState::Limited(device) if variables > 0 => device,
-        _ => {
-            drop(inside);
-            return real(); // enters by itself
-        }
+    let LimitState::Limited(device) = device::of(ordinal) else {
+        drop(inside);
+        return real(); // enters by itself
     };
-    if refuse_on_panic(|| u32::from(!make_room(device, variables))) != 0 {
+    let begins = !has_primary(ordinal);
+    let variables = if begins { libraries::missing(ordinal) } else { 0 };
+    if variables > 0 && refuse_on_panic(|| u32::from(!make_room(device, variables))) != 0 {
         return OUT_OF_MEMORY;
     }
     drop(inside);
-    let code = real();
-    // SAFETY: null, or where the driver has just written.
-    match unsafe { to.as_ref() }.filter(|_| code == 0) {
-        Some(context) => libraries::enter(device, *context, variables),
+    let code = real(); // enters by itself
+    let _inside = Inside::limited();
+    let context = if code == 0 { handle() } else { None };
+    match context.filter(|_| begins) {
+        Some(context) => libraries::enter(device, context, variables),
         None => device.give_back(variables),
     }
     code

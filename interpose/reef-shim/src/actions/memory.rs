@@ -23,7 +23,7 @@ use std::sync::MutexGuard;
 
 /// Allocates `bytes` by `real`, which writes a handle of this kind to `to`.
 fn allocate(kind: Kind, bytes: u64, to: *mut usize, real: impl FnOnce() -> u32) -> u32 {
-    let charge = |device, _| Charge::new(device, bytes, calls::context());
+    let charge = |device, _| Charge::new(device, bytes, primary::owner());
     allocate_as(kind, bytes, to, real, charge)
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn allocate_linear(bytes: u64, to: *mut usize, real: impl FnOnce() ->
 /// takes a new one. So a block is reserved in any case, and given back if the driver took none.
 fn allocate_shared(bytes: u64, to: *mut usize, real: impl FnOnce() -> u32) -> u32 {
     allocate_as(Kind::Memory, BLOCK, to, real, |device, at| {
-        let context = calls::context();
+        let context = primary::owner();
         let (part, is_new) = shared_blocks::enter(device, context, at);
         if !is_new {
             device.give_back(BLOCK);
@@ -89,7 +89,7 @@ pub(crate) fn allocate_array(
             LimitState::Broken => return OUT_OF_MEMORY,
             LimitState::Limited(device) => device,
         };
-        let context = calls::context();
+        let context = primary::owner();
         let Some((part, turn)) = place_array(device, context, bytes) else { return OUT_OF_MEMORY };
         let code = real();
         if code == 0 {
@@ -293,6 +293,20 @@ pub(crate) fn end_primary(ordinal: i32, real: impl FnOnce() -> u32) -> u32 {
     let code = real();
     let has_ended = code == 0 && !primary::is_active(ordinal);
     ending.into_iter().for_each(|ending| ending.end(has_ended));
+    code
+}
+
+/// Destroys a green context by `real`, and gives back the allocations of its device's primary
+/// context if nothing else retains that.
+pub(crate) fn end_green(green: usize, real: impl FnOnce() -> u32) -> u32 {
+    let Some(of) = primary::take_green(green) else { return real() };
+    let _touch = touch();
+    let ending = Ending::begin(of.primary);
+    let code = real(); // enters by itself
+    if code != 0 {
+        primary::put_green(green, of);
+    }
+    ending.end(code == 0 && !primary::is_active(of.ordinal));
     code
 }
 

@@ -3,6 +3,7 @@
 use super::context_memory::contexts;
 use super::reserve::{make_room, refuse_on_panic, with_reservation};
 use crate::driver::calls;
+use crate::driver::primary;
 use crate::driver::state::Inside;
 use crate::explain;
 use crate::limit::charges::{self, Charge, Kind};
@@ -111,7 +112,7 @@ fn charged(
         }
         let Some(device) = device else { return real() };
         let bytes = bytes();
-        let context = calls::context();
+        let context = primary::owner();
         with_reservation(device, bytes, real, || {
             // SAFETY: null, or where the driver has just written.
             match unsafe { to.as_ref() } {

@@ -35,7 +35,12 @@ hooks! {
     cuCtxDestroy(of: usize) |real| memory::end_context(of, || sync::end_context(of, real));
     cuCtxDestroy_v2(of: usize) |real| memory::end_context(of, || sync::end_context(of, real));
     cuCtxDetach(of: usize) |real| memory::detach_context(of, || sync::detach_context(of, real));
-    cuGreenCtxDestroy(green: usize) |real| sync::end_green(green, real);
+    cuGreenCtxCreate(
+        green: usize, resources: usize, device: i32, flags: u32,
+    ) |real(green)| write_through(green as *mut usize, |green| {
+        context_memory::create_green(green, device, || real(green as usize))
+    });
+    cuGreenCtxDestroy(green: usize) |real| memory::end_green(green, || sync::end_green(green, real));
     cuDevicePrimaryCtxRetain(
         context: usize, device: i32,
     ) |real(context)| write_through(context as *mut usize, |context| {

@@ -7,6 +7,7 @@ use super::memory_handles::memory_table;
 use super::sizes::{BLOCK, granted, round_up};
 use super::slot_thread::call_after_reclaims;
 use crate::driver::calls;
+use crate::driver::primary;
 use reef_guest::limit::Account;
 use std::collections::{HashMap, HashSet};
 use std::sync::{LazyLock, Mutex, MutexGuard};
@@ -65,7 +66,7 @@ fn charge(at: usize, exporter: Exporter) -> Option<Charge> {
     let state = is_known.then(|| device::of(ordinal as i32))?;
     let LimitState::Limited(device) = state else { return None };
     call_after_reclaims(take_over);
-    let charge = Charge::new(device, granted(bytes as u64), calls::context());
+    let charge = Charge::new(device, granted(bytes as u64), primary::owner());
     Some(Charge { exporter: Some(exporter), ..charge })
 }
 

@@ -1,6 +1,6 @@
 //! The context that is current in a thread.
 
-use crate::engine::context::Context;
+use crate::engine::context::{Context, Kind, primary};
 use crate::engine::world::World;
 use reef_cuda_abi::codes::{CONTEXT_IS_DESTROYED, INVALID_CONTEXT};
 use std::cell::Cell;
@@ -23,6 +23,14 @@ pub(crate) fn current(world: &mut World) -> Result<Context, u32> {
 /// The handle of the thread's context; 0 if there is none.
 pub(crate) fn handle() -> usize {
     CURRENT.get()
+}
+
+/// The handle of the context that has what the thread's has: of a green one the primary one.
+pub(crate) fn owner(world: &World) -> usize {
+    match world.contexts.get(&handle()) {
+        Some(Context { kind: Kind::Green(_), device, .. }) => primary(*device),
+        _ => handle(),
+    }
 }
 
 pub(crate) fn set(handle: usize) {

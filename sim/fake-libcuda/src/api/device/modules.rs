@@ -161,14 +161,16 @@ unsafe fn load_library(
     if let (SUCCESS, Some(library)) = (code, unsafe { library.as_ref() }) {
         let mut world = world();
         let bytes = world.taken.insert(*library, 0).unwrap_or(0);
-        world.library_copies.insert((*library, current::handle()), bytes);
+        let context = current::owner(&world);
+        world.library_copies.insert((*library, context), bytes);
     }
     code
 }
 
 /// Has a library's variables come to be in the current context. False: there is no memory left.
 pub(super) fn enter(library: usize) -> bool {
-    let (mut world, context) = (world(), current::handle());
+    let mut world = world();
+    let context = current::owner(&world);
     let its = world.library_copies.iter().find(|((of, _), _)| *of == library);
     let Some(bytes) = its.map(|(_, bytes)| *bytes).filter(|_| context != 0) else { return true };
     let has = world.library_copies.contains_key(&(library, context));

@@ -676,6 +676,82 @@ impl Program {
         (6 * 300 * MIB, 0)
     }
 
+    /// A library that is loaded before there is a context, and used in the primary one and another.
+    fn library_before_contexts(&self) -> Held {
+        let (driver, mut primary) = (self.driver, 0_usize);
+        assert_eq!(call!(driver, cuDevicePrimaryCtxReset(0)), 0);
+        let library = self.library(600 * MIB).unwrap();
+        assert_eq!(call!(driver, cuDevicePrimaryCtxRetain(&raw mut primary, 0)), 0);
+        assert_eq!(call!(driver, cuCtxSetCurrent(primary)), 0);
+        assert_eq!(self.use_library(library), 0);
+        match self.context().map(|_| self.use_library(library)) {
+            Ok(0) => (1200 * MIB, 0),
+            Ok(code) | Err(code) => (600 * MIB, code),
+        }
+    }
+
+    /// A green context of the device, as a context that is current from now on.
+    fn green_context(&self) -> Result<usize, u32> {
+        let (driver, [mut green, mut context]) = (self.driver, [0_usize; 2]);
+        match call!(driver, cuGreenCtxCreate(&raw mut green, 0, 0, 1)) {
+            0 => {}
+            code => return Err(code),
+        }
+        assert_eq!(call!(driver, cuCtxFromGreenCtx(&raw mut context, green)), 0);
+        assert_eq!(call!(driver, cuCtxSetCurrent(context)), 0);
+        Ok(green)
+    }
+
+    /// A library that is used in a context, and then in the primary one, which a green one begins.
+    fn library_in_green_context(&self) -> Held {
+        let driver = self.driver;
+        assert_eq!(call!(driver, cuDevicePrimaryCtxReset(0)), 0);
+        assert!(self.context().is_ok());
+        let library = self.library(600 * MIB).unwrap();
+        assert_eq!(self.use_library(library), 0);
+        match self.green_context().map(|_| self.use_library(library)) {
+            Ok(0) => (1200 * MIB, 0),
+            Ok(code) | Err(code) => (600 * MIB, code),
+        }
+    }
+
+    /// Memory of green contexts, each of which is the last reference to the primary one.
+    fn green_contexts_in_turn(&self) -> Held {
+        let (driver, mut at) = (self.driver, 0_usize);
+        assert_eq!(call!(driver, cuDevicePrimaryCtxReset(0)), 0);
+        let library = self.library(300 * MIB).unwrap();
+        for _ in 0..4 {
+            let green = match self.green_context() {
+                Ok(green) => green,
+                Err(code) => return (0, code),
+            };
+            assert_eq!(self.use_library(library), 0);
+            match call!(driver, cuMemAlloc_v2(&raw mut at, 600 * MIB)) {
+                0 => {}
+                code => return (300 * MIB, code),
+            }
+            assert_eq!(call!(driver, cuGreenCtxDestroy(green)), 0);
+        }
+        (900 * MIB, 0)
+    }
+
+    /// Heap of the primary context, which is set there and in a green one in turn.
+    fn heap_of_green_context(&self) -> Held {
+        let (driver, large, mut at) = (self.driver, 600 * MIB, 0_usize);
+        let set = |bytes: usize| call!(driver, cuCtxSetLimit(2, bytes));
+        assert_eq!(set(large), 0);
+        assert!(self.green_context().is_ok());
+        let mut context = 0_usize;
+        assert_eq!(call!(driver, cuCtxGetCurrent(&raw mut context)), 0);
+        assert_eq!(set(large), 0);
+        assert_eq!((call!(driver, cuCtxSetCurrent(1)), set(8 * MIB)), (0, 0));
+        assert_eq!((call!(driver, cuCtxSetCurrent(context)), set(large)), (0, 0));
+        match call!(driver, cuMemAlloc_v2(&raw mut at, large)) {
+            0 => (2 * large, 0),
+            code => (large, code),
+        }
+    }
+
     /// A library that is loaded when there are contexts already.
     fn library_after_contexts(&self) -> Held {
         let contexts: Vec<_> = (0..3).map(|_| self.context().unwrap()).collect();
@@ -955,6 +1031,10 @@ impl Program {
             "library in contexts" => self.library_in_contexts(),
             "library after contexts" => self.library_after_contexts(),
             "libraries in turn" => self.libraries_in_turn(),
+            "library before contexts" => self.library_before_contexts(),
+            "library in green context" => self.library_in_green_context(),
+            "green contexts in turn" => self.green_contexts_in_turn(),
+            "heap of green context" => self.heap_of_green_context(),
             "exports closed" => self.exported_in_turn(true),
             "exports open" => self.exported_in_turn(false),
             "ranges closed" => self.ranges_in_turn(true),
@@ -1232,7 +1312,18 @@ fn variables_of_a_library_count_in_each_context() {
     let wrong = wrong(&[
         ("library in contexts", 900, OUT_OF_MEMORY),
         ("library after contexts", 0, OUT_OF_MEMORY),
+        ("library before contexts", 600, OUT_OF_MEMORY),
         ("libraries in turn", 600, 0),
+    ]);
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn green_contexts_have_the_memory_of_their_primary_one() {
+    let wrong = wrong(&[
+        ("library in green context", 600, OUT_OF_MEMORY),
+        ("green contexts in turn", 900, 0),
+        ("heap of green context", 600, OUT_OF_MEMORY),
     ]);
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
