@@ -676,10 +676,17 @@ impl Program {
         (6 * 300 * MIB, 0)
     }
 
+    /// Ends the primary context, so that there is none.
+    fn end_primary(&self) {
+        let driver = self.driver;
+        assert_eq!(call!(driver, cuCtxSetCurrent(0)), 0);
+        assert_eq!(call!(driver, cuDevicePrimaryCtxReset(0)), 0);
+    }
+
     /// A library that is loaded before there is a context, and used in the primary one and another.
     fn library_before_contexts(&self) -> Held {
         let (driver, mut primary) = (self.driver, 0_usize);
-        assert_eq!(call!(driver, cuDevicePrimaryCtxReset(0)), 0);
+        self.end_primary();
         let library = self.library(600 * MIB).unwrap();
         assert_eq!(call!(driver, cuDevicePrimaryCtxRetain(&raw mut primary, 0)), 0);
         assert_eq!(call!(driver, cuCtxSetCurrent(primary)), 0);
@@ -704,8 +711,7 @@ impl Program {
 
     /// A library that is used in a context, and then in the primary one, which a green one begins.
     fn library_in_green_context(&self) -> Held {
-        let driver = self.driver;
-        assert_eq!(call!(driver, cuDevicePrimaryCtxReset(0)), 0);
+        self.end_primary();
         assert!(self.context().is_ok());
         let library = self.library(600 * MIB).unwrap();
         assert_eq!(self.use_library(library), 0);
@@ -718,7 +724,7 @@ impl Program {
     /// Memory of green contexts, each of which is the last reference to the primary one.
     fn green_contexts_in_turn(&self) -> Held {
         let (driver, mut at) = (self.driver, 0_usize);
-        assert_eq!(call!(driver, cuDevicePrimaryCtxReset(0)), 0);
+        self.end_primary();
         let library = self.library(300 * MIB).unwrap();
         for _ in 0..4 {
             let green = match self.green_context() {
