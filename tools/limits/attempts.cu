@@ -97,6 +97,99 @@ static CUresult commented() { return module_of(256, "/*/ \"*/ .visible .global .
 static CUresult packed() { return module_of(256, ".visible .global .align 4 .f16x2 g[67108864];\n"); }
 static CUresult textures() { return module_of(208, ".visible .global .texref t[4194304];\n"); }
 
+static CUresult volumes() { // arrays of which the driver may pad the depth
+    const size_t depths[] = {17, 33, 3, 65, 5, 9};
+    for (int i = 0; i < 4096; i++) {
+        CUDA_ARRAY3D_DESCRIPTOR of;
+        CUarray array;
+        memset(&of, 0, sizeof of);
+        of.Width = 500; of.Height = 300; of.Depth = depths[i % 6]; of.Format = CU_AD_FORMAT_FLOAT; of.NumChannels = 1;
+        TRY(cuArray3DCreate(&array, &of));
+        held += of.Width * of.Height * of.Depth * 4;
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUcontext new_context() {
+    CUcontext context;
+#if CUDA_VERSION >= 13000
+    CUresult code = cuCtxCreate(&context, nullptr, 0, 0);
+#else
+    CUresult code = cuCtxCreate(&context, 0, 0);
+#endif
+    return code == CUDA_SUCCESS ? context : nullptr;
+}
+#if CUDA_VERSION >= 12040
+// A green context of all multiprocessors, which is current from then on.
+static CUresult new_green() {
+    CUdevResource all;
+    CUdevResourceDesc desc;
+    CUgreenCtx green;
+    CUcontext context;
+    MUST(cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
+    MUST(cuDevResourceGenerateDesc(&desc, &all, 1));
+    TRY(cuGreenCtxCreate(&green, desc, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    MUST(cuCtxFromGreenCtx(&context, green));
+    return cuCtxSetCurrent(context);
+}
+#endif
+// A library whose variable each context has, and its use in the current one.
+static CUlibrary new_library() {
+    const std::string text = std::string(HEAD) + ".visible .global .align 4 .b8 g[629145600];\n";
+    CUlibrary library;
+    CUresult code = cuLibraryLoadData(&library, text.c_str(), nullptr, nullptr, 0, nullptr, nullptr, 0);
+    return code == CUDA_SUCCESS ? library : nullptr;
+}
+static CUresult use_library(CUlibrary library) {
+    CUdeviceptr at;
+    size_t bytes;
+    TRY(cuLibraryGetGlobal(&at, &bytes, library, "g"));
+    held += 600 * MIB;
+    return CUDA_SUCCESS;
+}
+static CUresult library_in_green() { // a green context begins the primary one
+#if CUDA_VERSION >= 12040
+    if (new_context() == nullptr) return CUDA_ERROR_UNKNOWN;
+    CUlibrary library = new_library();
+    TRY(use_library(library));
+    TRY(new_green());
+    return use_library(library);
+#else
+    return refused_by_driver(CUDA_ERROR_NOT_SUPPORTED);
+#endif
+}
+static CUresult library_early() { // before there is a context
+    CUcontext context;
+    CUlibrary library = new_library();
+    MUST(cuDevicePrimaryCtxRetain(&context, 0));
+    MUST(cuCtxSetCurrent(context));
+    TRY(use_library(library));
+    if (new_context() == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+    return use_library(library);
+}
+static CUresult heap_in_green() { // the heap is that of the primary context
+#if CUDA_VERSION >= 12040
+    CUcontext primary, green;
+    CUdeviceptr at;
+    MUST(cuDevicePrimaryCtxRetain(&primary, 0));
+    MUST(cuCtxSetCurrent(primary));
+    TRY(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 600 * MIB));
+    TRY(new_green());
+    MUST(cuCtxGetCurrent(&green));
+    TRY(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 600 * MIB));
+    MUST(cuCtxSetCurrent(primary));
+    TRY(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 8 * MIB));
+    MUST(cuCtxSetCurrent(green));
+    TRY(cuCtxSetLimit(CU_LIMIT_MALLOC_HEAP_SIZE, 600 * MIB));
+    held = 600 * MIB;
+    TRY(cuMemAlloc(&at, 600 * MIB));
+    held += 600 * MIB;
+    return CUDA_SUCCESS;
+#else
+    return refused_by_driver(CUDA_ERROR_NOT_SUPPORTED);
+#endif
+}
+
 static CUresult contexts_at_once() { // one of them is not charged
     std::atomic<int> ready{0}, made{0};
     std::vector<std::thread> threads;
@@ -249,6 +342,10 @@ static CUresult run(const std::string& name) {
     if (name == "commented") return commented();
     if (name == "packed") return packed();
     if (name == "textures") return textures();
+    if (name == "volumes") return volumes();
+    if (name == "library-in-green") return library_in_green();
+    if (name == "library-early") return library_early();
+    if (name == "heap-in-green") return heap_in_green();
     if (name == "contexts-at-once") return contexts_at_once();
     if (name == "overwritten") return overwritten();
     if (name == "mapped-at-once") return mapped_at_once();
@@ -313,7 +410,8 @@ int main(int count, char** names) {
     if (count == 3) return share(names[1], atof(names[2]));
     if (count != 2) { printf("usage: attempts CASE [SECONDS]\n"); return 2; }
     MUST(cuInit(0));
-    if (std::string(names[1]) != "contexts-at-once") {
+    const std::string name = names[1];
+    if (name != "contexts-at-once" && name != "library-in-green" && name != "library-early" && name != "heap-in-green") {
         CUcontext context;
         MUST(cuDevicePrimaryCtxRetain(&context, 0));
         MUST(cuCtxSetCurrent(context));

@@ -57,6 +57,10 @@ case_of rows 0 1024 2
 case_of commented 0 1024 2
 case_of packed 0 1024 2
 case_of textures 0 1024 2
+case_of volumes 0 1024 2
+case_of library-in-green 600 600 2 2300 # two contexts that are not charged
+case_of library-early 600 600 2 1700
+case_of heap-in-green 0 600 2 1700
 case_of contexts-at-once 0 0 2 2600 # a context takes some 500 MiB; its limits, which are charged, 280
 case_of overwritten 896 1024 2
 case_of mapped-at-once 832 1024 2

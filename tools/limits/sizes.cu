@@ -77,6 +77,9 @@ int main() {
         {1100, 1100, 0, real, 4, 0},   {64, 64, 64, real, 1, 0},    {100, 100, 100, real, 1, 0},
         {256, 256, 6, real, 1, CUDA_ARRAY3D_CUBEMAP},               {1024, 1024, 0, CU_AD_FORMAT_BC1_UNORM, 4, 0},
         {4096, 4096, 0, CU_AD_FORMAT_BC7_UNORM, 4, 0},              {100000, 0, 0, real, 1, 0},
+        {500, 300, 3, real, 1, 0},     {500, 300, 5, real, 1, 0},   {500, 300, 9, real, 1, 0},
+        {500, 300, 17, real, 1, 0},    {500, 300, 33, real, 1, 0},  {500, 300, 65, real, 1, 0},
+        {100, 4, 33, real, 1, 0},      {500, 300, 5, real, 1, CUDA_ARRAY3D_LAYERED},
     };
     for (const CUDA_ARRAY3D_DESCRIPTOR &of : shapes) arrays(of, 1);
     arrays({1000, 1000, 0, byte, 4, 0}, 10);
