@@ -135,6 +135,7 @@ static void limited() {
     CUstream stream = new_stream();
     std::vector<CUgraphExec> all = new_execs(8);
     int refused = 0, lost = 0;
+    size_t used_before = used_of_limit();
     double begin = now(), longest = 0;
     for (int i = 0; i < 64 && lost == 0; i++) {
         double before = now();
@@ -157,7 +158,7 @@ static void limited() {
         lost += code != CUDA_SUCCESS;
     }
     MUST(cuStreamSynchronize(stream));
-    printf("limited: %d refused, %d for good, %.1f ms in all, a launch at most %.1f ms, reserved %zu\n", refused, lost, now() - begin, longest, reserved());
+    printf("limited: %d refused, %d for good, %.1f ms in all, a launch at most %.1f ms, reserved %zu; %zu of the limit used before, %zu now\n", refused, lost, now() - begin, longest, reserved(), used_before, used_of_limit());
 }
 
 int main(int count, char** names) {

@@ -33,6 +33,13 @@ imported() {
     limited "$out/together" exports-open
     limited "$out/together" imported
 }
+# Others on the GPU: a daemon of this user charges each program with its context, some 500 MiB; other programs take memory.
+nvidia-smi --query-gpu=name,driver_version,memory.used,memory.total --format=csv,noheader
+nvidia-smi --query-compute-apps=pid,used_memory --format=csv,noheader | sed 's/^/another program: /'
+lock=${REEF_ACCOUNTS:-/dev/shm/reef-$(id -u)}/daemon.lock
+if [ -e "$lock" ] && ! flock -n "$lock" true; then
+    echo "a daemon charges contexts: $lock"
+fi
 echo "idle:"
 "$out/graphs_in_turn" driver
 turn 0

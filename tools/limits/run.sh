@@ -11,6 +11,9 @@ for program in together attempts; do
     nvcc -std=c++17 -O1 -arch native -o "$out/$program" "$here/$program.cu" -lcuda || exit 100
 done
 program=together
+# A daemon of this user would charge each program with its context, some 500 MiB.
+REEF_ACCOUNTS=${REEF_ACCOUNTS:-$(mktemp -d)}
+export REEF_ACCOUNTS
 limited() { # SIZE PROGRAM...
     local size=$1
     shift
