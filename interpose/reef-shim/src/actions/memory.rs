@@ -181,10 +181,7 @@ pub(crate) fn free(kind: Kind, handle: usize, real: impl FnOnce() -> u32) -> u32
     let _turn = (is_shared && kind != Kind::Memory).then(shared_blocks::array_turn);
     let is_array = matches!(kind, Kind::Array | Kind::Mipmapped);
     let held = is_array.then(|| memory_table().begin_take(Holder::Array(handle), |_| true));
-    let code = match charge {
-        None if kind == Kind::Memory => pools::free(handle, real),
-        _ => real(),
-    };
+    let code = if kind == Kind::Memory { pools::free(handle, real) } else { real() };
     match (code, charge) {
         (0, Some(charge)) => charge.end(),
         (_, Some(charge)) => charges::note(kind, handle, charge),
@@ -194,14 +191,13 @@ pub(crate) fn free(kind: Kind, handle: usize, real: impl FnOnce() -> u32) -> u32
     code
 }
 
-/// Ends an allocation in a stream. Memory of pools isn't in the table of charges: the pool itself
-/// is charged.
+/// Ends an allocation in a stream. Memory of pools isn't in the table of charges, unless it was
+/// moved to another device: the pool itself is charged.
 pub(crate) fn free_in(stream: Stream, at: usize, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
-    let Some(charge) = charges::take(Kind::Memory, at) else {
-        return pools::free_in(at, stream, real);
-    };
-    let code = real();
+    let charge = charges::take(Kind::Memory, at);
+    let code = pools::free_in(at, stream, real);
+    let Some(charge) = charge else { return code };
     if code == 0 {
         calls::with_relaxed_capture(|| pending::add(stream, move || charge.end()));
     } else {

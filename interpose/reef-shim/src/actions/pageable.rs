@@ -9,6 +9,7 @@ use crate::driver::calls;
 use crate::driver::state::Inside;
 use crate::limit::charges::{self, Charge, Kind};
 use crate::limit::device::{self, LimitState, Limited};
+use crate::limit::pools::stores::stores;
 use crate::limit::refusal::say;
 use reef_cuda_abi::codes::{INVALID_VALUE, OUT_OF_MEMORY};
 
@@ -191,7 +192,8 @@ fn refusal_of_ordinary(device: &Limited) -> u32 {
 /// if there is no room.
 fn count_managed(address: usize, device: &'static Limited) -> bool {
     let charge = charges::at(address);
-    if charge.is_some_and(|charge| charge.is_on(device)) {
+    let is_there = charge.is_some_and(|charge| charge.is_on(device));
+    if is_there || stores().counts(address, device) {
         return true;
     }
     // Without a charge it was allocated while a device without a limit was current.

@@ -346,7 +346,10 @@ unsafe fn attribute(to: *mut u8, attribute: u32, at: usize) -> u32 {
             ATTRIBUTE => give(to.cast::<u32>(), DEVICE),
             3 => give(to.cast::<usize>(), at),
             6 => give(to.cast::<u32>(), 0), // no synchronous operations
-            8 => give(to.cast::<u32>(), u32::from(checkpoint::is_managed(from))),
+            8 => {
+                let is_managed = checkpoint::is_managed(from) || world().is_of_managed_pool(from);
+                give(to.cast::<u32>(), u32::from(is_managed));
+            }
             9 => give(to.cast::<u32>(), 0),
             11 => give(to.cast::<usize>(), from),
             12 => give(to.cast::<usize>(), bytes),

@@ -63,6 +63,8 @@ pub(crate) struct Pool {
     pub(crate) keeps_apart: bool,
     /// Of the host's memory.
     pub(crate) is_host: bool,
+    /// Of managed memory, which is the device's here.
+    pub(crate) is_managed: bool,
     /// Its handle is gone: it ends with its last allocation.
     pub(crate) is_destroyed: bool,
     /// The pool that it imports, whose memory it has.

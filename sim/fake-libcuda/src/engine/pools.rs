@@ -12,6 +12,12 @@ impl World {
         Some(at)
     }
 
+    /// Returns whether managed memory of a pool begins at an address.
+    pub(crate) fn is_of_managed_pool(&self, at: usize) -> bool {
+        let pool = self.pooled.get(&at).and_then(|(pool, _)| self.pools.get(pool));
+        pool.is_some_and(|pool| pool.is_managed)
+    }
+
     /// Ends an allocation from a pool when a stream has reached this point: the pool, and the
     /// number with which the stream says so.
     pub(crate) fn leave_pool_in(&mut self, at: usize, stream: u64) -> Option<(usize, u64)> {

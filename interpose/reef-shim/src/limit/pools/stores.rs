@@ -290,6 +290,12 @@ impl Stores {
         self.live.contains_key(&at)
     }
 
+    /// Returns whether an address is in an allocation from a pool that counts on a device.
+    pub(crate) fn counts(&self, at: usize, device: &Limited) -> bool {
+        let charged = self.live_at(at).and_then(|store| self.charged.get(&store));
+        charged.is_some_and(|charged| charged.device.ordinal == device.ordinal)
+    }
+
     /// Notes a stream whose work may give memory back when it ends.
     pub(crate) fn note_stream(&mut self, key: StreamKey, stream: Stream) {
         self.streams.insert(key, stream);

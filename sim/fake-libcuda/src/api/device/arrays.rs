@@ -97,7 +97,8 @@ fn move_to(at: usize, bytes: usize, place: u64) -> u32 {
     let (mut from, end) = (at, at.saturating_add(bytes));
     while from < end {
         let range = world().range(from);
-        let managed = range.filter(|(base, _)| checkpoint::is_managed(*base));
+        let is_managed = |base| checkpoint::is_managed(base) || world().is_of_managed_pool(base);
+        let managed = range.filter(|(base, _)| is_managed(*base));
         let Some((base, len)) = managed else { break };
         from = base + len;
     }

@@ -75,11 +75,13 @@ unsafe fn trim(pool: usize, keep: usize) -> u32 {
 
 unsafe fn create(pool: *mut usize, of: *const [u32; 4]) -> u32 {
     // SAFETY: null, or a `CUmemPoolProps`, which cuMemPoolCreate demands and which begins with four
-    // words of 32 bits. The third is 1 for devices.
-    let is_host = unsafe { of.as_ref() }.is_some_and(|of| of[2] != 1);
+    // words of 32 bits. The first is 2 for managed memory, the third 1 for devices.
+    let of = unsafe { of.as_ref() };
     let mut world = world();
     let handle = world.handle();
-    world.pools.entry(handle).or_default().is_host = is_host;
+    let made = world.pools.entry(handle).or_default();
+    made.is_host = of.is_some_and(|of| of[2] != 1);
+    made.is_managed = of.is_some_and(|of| of[0] == 2);
     // SAFETY: cuMemPoolCreate demands that `pool` may be written; null is left out.
     unsafe { give(pool, handle) };
     SUCCESS

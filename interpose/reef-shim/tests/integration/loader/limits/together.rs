@@ -983,6 +983,29 @@ impl Program {
         (bytes, 0)
     }
 
+    /// Managed memory of a pool that is moved to the device on which it counts.
+    fn managed_pool_moved(&self) -> Held {
+        let (driver, bytes, device) = (self.driver, 400 * MIB, 1_usize);
+        let (mut pool, mut properties) = (0_usize, [0_u32; 24]);
+        properties[..3].copy_from_slice(&[2, 0, 1]);
+        assert_eq!(call!(driver, cuMemPoolCreate(&raw mut pool, properties.as_ptr())), 0);
+        for _ in 0..4 {
+            let mut all = [0_usize; 2];
+            for at in &mut all {
+                let to = std::ptr::from_mut(at);
+                match call!(driver, cuMemAllocFromPoolAsync(to, bytes, pool, self.stream)) {
+                    0 => {}
+                    code => return (0, code),
+                }
+                let stream = self.stream;
+                assert_eq!(call!(driver, cuMemPrefetchAsync_v2(*at, bytes, device, 0, stream)), 0);
+            }
+            all.into_iter().for_each(|at| self.free(at, self.stream));
+            self.wait();
+        }
+        (2 * bytes, 0)
+    }
+
     /// Ordinary memory that is moved to the device together with the managed memory before it.
     fn range_past_managed(&self) -> Held {
         let (driver, bytes) = (self.driver, 400 * MIB);
@@ -1031,6 +1054,7 @@ impl Program {
             "allocations after captures" => self.allocations_after_captures(),
             "launches after captures" => self.launches_after_captures(),
             "ordinary memory moved" => self.ordinary_memory_moved(),
+            "managed pool moved" => self.managed_pool_moved(),
             "range past managed" => self.range_past_managed(),
             "bound at once" => self.bound_at_once(),
             "context of the same handle" => self.context_of_the_same_handle(),
@@ -1292,6 +1316,12 @@ fn graph_launched_after_its_capture_has_ended_is_charged() {
 #[test]
 fn ordinary_memory_does_not_move_to_a_limited_device() {
     let wrong = wrong(&[("ordinary memory moved", 400, 0)]);
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn managed_memory_of_a_pool_counts_once() {
+    let wrong = wrong(&[("managed pool moved", 800, 0)]);
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
