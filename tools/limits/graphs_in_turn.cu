@@ -90,7 +90,7 @@ static void driver() {
     size_t first, alone = 0, changes = 0, late = 0, stuck = 0, most = 0;
     double longest = 0;
     // One graph at a time: reserved at once, when it has ended, and after a trim.
-    for (int i = 0; i < 24; i++) {
+    for (int i = 0; i < 24 && stuck < 3; i++) {
         MUST(cuGraphLaunch(all[i % 8], i % 3 == 2 ? other : stream));
         size_t at_once = reserved(), used = in_use();
         await(i % 3 == 2 ? other : stream);
@@ -137,7 +137,7 @@ static void limited() {
     int refused = 0, lost = 0;
     size_t used_before = used_of_limit();
     double begin = now(), longest = 0;
-    for (int i = 0; i < 64 && lost == 0; i++) {
+    for (int i = 0; i < 64 && lost == 0 && refused < 5; i++) {
         double before = now();
         CUresult code = cuGraphLaunch(all[i % 8], stream);
         longest = std::max(longest, now() - before);
