@@ -1,6 +1,7 @@
 //! Values that a program sees of its memory, and lines for its operator.
 
 use super::{Job, LIMIT, exists, ours, run};
+use crate::common::graph::Graph;
 use crate::common::{self, Driver, SHIM, call, library};
 use std::ffi::CStr;
 use std::process::Command;
@@ -156,4 +157,31 @@ fn invalid_limit_is_refused_with_one_line() {
     assert!(line.ends_with(": all memory is refused"), "{line}");
     assert!(values(&text).starts_with("init 0 alloc 2 "), "{text}");
     assert!(!exists(&job.accounts()));
+}
+
+/// Launches a graph with more memory than the limit.
+#[test]
+#[ignore = "is a program that another test runs"]
+fn launches_too_large_a_graph() {
+    let driver = Driver::open(&library(SHIM));
+    assert_eq!((call!(driver, cuInit(0)), call!(driver, cuCtxSetCurrent(1))), (0, 0));
+    let (graph, mut words, mut node) = (Graph::new(driver, 0), [0_usize; 15], 0_usize);
+    (words[0], words[1], words[13]) = (1, 1, 300 << 20);
+    let (handle, at) = (graph.handle, words.as_mut_ptr());
+    assert_eq!(call!(driver, cuGraphAddMemAllocNode(&raw mut node, handle, 0, 0, at)), 0);
+    let exec = graph.instantiate();
+    assert_eq!(call!(driver, cuGraphLaunch(exec, 0)), 2);
+}
+
+#[test]
+fn report_has_the_last_refused_graph() {
+    let job = Job::new("refused-graph");
+    let report = job.folder.join("report");
+    let mut command = job.command("loader::limits::told::launches_too_large_a_graph");
+    let output = command.env("REEF_EXPLAIN", &report).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    let text = std::fs::read_to_string(&report).unwrap();
+    let line = "  device 0: the last refused graph needed 300 MiB; 0 bytes were used, 0 bytes of it by graphs; those of a stream share it\n";
+    assert!(text.contains(line), "{text}");
 }
