@@ -70,8 +70,8 @@ pub(crate) fn find_room(device: &'static Limited) {
 }
 
 /// Tries to reserve whenever work has ended that may give memory back, until it succeeds. Ends
-/// after `timeout`, or when no such work is left and the driver has had time to notice that. Returns
-/// whether it has succeeded.
+/// after `timeout`, or when no such work is left and the driver has had time to notice that.
+/// Returns whether it has succeeded.
 pub(crate) fn await_room(
     device: &'static Limited,
     timeout: Duration,
