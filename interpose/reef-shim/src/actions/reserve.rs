@@ -4,16 +4,20 @@ use crate::driver::calls::{self, Stream};
 use crate::limit::device::Limited;
 use crate::limit::exported;
 use crate::limit::pending::{self, POLL_INTERVAL, Points};
+use crate::limit::pools::graphs;
 use crate::limit::pools::holes::StreamKey;
 use crate::limit::pools::stores::{Stores, stores, stream_key};
 use reef_cuda_abi::codes::OUT_OF_MEMORY;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::MutexGuard;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// Longest time for which the driver may not notice that graphs have ended: it counts their memory
 /// as used until then, and busy processors delay its threads.
 const LATE: Duration = Duration::from_secs(1);
+/// Number of the last launch of a graph that the driver has had that time for.
+static NOTICED: AtomicU64 = AtomicU64::new(0);
 
 /// Runs our work for a limit. After a panic the allocation is refused, so that no limit is
 /// bypassed.
@@ -50,13 +54,14 @@ pub(crate) fn make_room(device: &'static Limited, bytes: u64) -> bool {
     }
     find_room(device);
     try_reserve()
-        || (graph_bytes(device) > 0 && await_room(device, LATE, try_reserve))
+        || (late(device) > Duration::ZERO && await_room(device, 2 * LATE, try_reserve))
         || device.reserve(bytes)
 }
 
-/// Returns the bytes that graphs have of a device.
-fn graph_bytes(device: &Limited) -> u64 {
-    stores().graph_bytes(device)
+/// Returns the time for which the driver may not notice that a device's graphs have ended.
+fn late(device: &Limited) -> Duration {
+    let have_memory = stores().graph_bytes(device) > 0;
+    if have_memory && graphs::launches() > NOTICED.load(Relaxed) { LATE } else { Duration::ZERO }
 }
 
 /// Counts what has ended in streams or elsewhere, and has pools and graphs free unused memory.
@@ -79,13 +84,14 @@ pub(crate) fn await_room(
 ) -> bool {
     let mut until = Instant::now() + timeout;
     calls::with_relaxed_capture(|| {
-        let (mut work, mut was_over) = (Work::record(), false);
+        let (launches, late) = (graphs::launches(), late(device));
+        let (mut work, mut over) = (Work::record(), None);
         loop {
             work.settle();
-            if work.is_over() && !was_over {
-                was_over = true;
-                let late = if graph_bytes(device) > 0 { LATE } else { Duration::ZERO };
-                until = until.min(Instant::now() + late);
+            if work.is_over() && over.is_none() {
+                let now = Instant::now();
+                over = Some(now);
+                until = until.min(now + late);
             }
             let is_last = Instant::now() >= until; // before the try, which may take long
             find_room(device);
@@ -93,6 +99,9 @@ pub(crate) fn await_room(
                 return true;
             }
             if is_last {
+                if over.is_some_and(|over: Instant| over.elapsed() >= LATE) {
+                    NOTICED.fetch_max(launches, Relaxed);
+                }
                 return false;
             }
             std::thread::sleep(POLL_INTERVAL);
