@@ -316,7 +316,9 @@ def start(reef, folder):
                "--device", "cpu:0?units=1", "--grpc", f"127.0.0.1:{target.grpc}", "--http", f"127.0.0.1:{target.http}",
                "--set", f'models.repository="{folder}/models"', "--set", 'models.load=["tiny"]',
                "--set", "listen.users=all"]
-    daemon = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=open(f"{folder}/log", "w"))
+    # With the user's accounts it would charge programs of others, which run within limits, with their contexts.
+    environment = {**os.environ, "REEF_ACCOUNTS": f"{folder}/accounts"}
+    daemon = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=open(f"{folder}/log", "w"))
     while True:
         try:
             target.unix("http").close()

@@ -1,6 +1,7 @@
 // Memory of graphs as the driver counts it, and graphs of one stream that share theirs under a limit.
 //   graphs_in_turn driver                               the driver alone, without a limit
 //   reef exec --memory 1GiB -- graphs_in_turn limited   64 launches of eight graphs of 600 MiB: all refusals
+//   reef exec --memory 1GiB -- graphs_in_turn waits     the same, 2.5 s after the beginning
 // Prints numbers in MiB, and times in ms. The last line begins with `driver:` or `limited:`.
 #include <cuda.h>
 #include <algorithm>
@@ -169,6 +170,9 @@ int main(int count, char** names) {
     MUST(cuCtxSetCurrent(context));
     if (name == "driver") driver();
     else if (name == "limited") limited();
-    else { printf("usage: graphs_in_turn driver|limited\n"); return 2; }
+    else if (name == "waits") {
+        std::this_thread::sleep_for(std::chrono::milliseconds(2500)); // a daemon charges each second
+        limited();
+    } else { printf("usage: graphs_in_turn driver|limited|waits\n"); return 2; }
     return 0; // the library writes its report
 }

@@ -11,13 +11,13 @@ for program in together attempts; do
     nvcc -std=c++17 -O1 -arch native -o "$out/$program" "$here/$program.cu" -lcuda || exit 100
 done
 program=together
-# A daemon of this user would charge each program with its context, some 500 MiB.
-REEF_ACCOUNTS=${REEF_ACCOUNTS:-$(mktemp -d)}
+# Without daemons: one of this user with the same accounts charges each program with its context, some 500 MiB.
+REEF_ACCOUNTS=$(mktemp -d)
 export REEF_ACCOUNTS
 limited() { # SIZE PROGRAM...
     local size=$1
     shift
-    timeout "${LIMIT:-120}" "$bin/reef" exec --memory "$size" --shim "$bin/libreef_cuda_shim.so" -- "$@"
+    timeout "${LIMIT:-120}" "$bin/reef" exec --socket-dir "$out" --memory "$size" --shim "$bin/libreef_cuda_shim.so" -- "$@"
 }
 # CASE, at least and at most MiB that it holds, and whether it is refused. The device may have 1,024 MiB more, and 64 of code, or
 # as many as are named last.
@@ -73,7 +73,7 @@ case_of registered 0 0 2
 # CASE, and the code that ends it. Without one, the program has a quarter of the time, as far as a few seconds can tell.
 share_of() {
     local name=$1 code=$2 line
-    line=$(timeout 120 "$bin/reef" exec --compute 25% --shim "$bin/libreef_cuda_shim.so" -- "$out/attempts" "$name" 8 2>"$out/$name.err" | tail -n 1)
+    line=$(timeout 120 "$bin/reef" exec --socket-dir "$out" --compute 25% --shim "$bin/libreef_cuda_shim.so" -- "$out/attempts" "$name" 8 2>"$out/$name.err" | tail -n 1)
     echo "${line:-$name: nothing said}"
     if [[ $line =~ :\ ([0-9]+)\ ms\ a\ second,\ code\ ([0-9]+) ]]; then
         if ((BASH_REMATCH[2] == code && (code != 0 || (BASH_REMATCH[1] >= 150 && BASH_REMATCH[1] <= 330)))); then
