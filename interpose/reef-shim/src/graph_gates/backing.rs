@@ -141,11 +141,13 @@ fn explain_refusal(device: &Limited, bytes: u64) {
     static LAST: Mutex<String> = Mutex::new(String::new());
     static ONCE: Once = Once::new();
     let last = || LAST.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let (ordinal, used) = (device.ordinal, device.account().used());
-    let [bytes, used, of_graphs] = [bytes, used, stores().graph_bytes(device)].map(format_bytes);
-    let shares = if needs::are_shared() { "share it" } else { "have their own" };
+    let (ordinal, account, of_graphs) =
+        (device.ordinal, device.account(), stores().graph_bytes(device));
+    let [bytes, used, of_graphs, of_contexts] =
+        [bytes, account.used(), of_graphs, account.overhead()].map(format_bytes);
+    let shares = if needs::are_shared() { "share memory" } else { "have memory of their own" };
     *last() = format!(
-        "  device {ordinal}: the last refused graph needed {bytes}; {used} were used, {of_graphs} of it by graphs; those of a stream {shares}\n"
+        "  device {ordinal}: the last refused graph needed {bytes}; {used} were used, {of_graphs} of it by graphs and {of_contexts} by contexts; graphs of a stream {shares}\n"
     );
     ONCE.call_once(|| explain::add(move || last().clone()));
 }

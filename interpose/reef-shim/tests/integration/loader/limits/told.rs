@@ -182,6 +182,6 @@ fn report_has_the_last_refused_graph() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{said}");
     let text = std::fs::read_to_string(&report).unwrap();
-    let line = "  device 0: the last refused graph needed 300 MiB; 0 bytes were used, 0 bytes of it by graphs; those of a stream share it\n";
+    let line = "  device 0: the last refused graph needed 300 MiB; 0 bytes were used, 0 bytes of it by graphs and 0 bytes by contexts; graphs of a stream share memory\n";
     assert!(text.contains(line), "{text}");
 }
