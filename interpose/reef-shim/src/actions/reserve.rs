@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 
 /// Longest time for which the driver may not notice that graphs have ended: it counts their memory
 /// as used until then, and busy processors delay its threads.
-const LATE: Duration = Duration::from_secs(1);
+const NOTICE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Number of the last launch of a graph that the driver has had that time for.
-static NOTICED: AtomicU64 = AtomicU64::new(0);
+static LAST_NOTICED: AtomicU64 = AtomicU64::new(0);
 
 /// Runs our work for a limit. After a panic the allocation is refused, so that no limit is
 /// bypassed.
@@ -54,14 +54,19 @@ pub(crate) fn make_room(device: &'static Limited, bytes: u64) -> bool {
     }
     find_room(device);
     try_reserve()
-        || (late(device) > Duration::ZERO && await_room(device, 2 * LATE, try_reserve))
+        || (notice_timeout(device) > Duration::ZERO
+            && await_room(device, 2 * NOTICE_TIMEOUT, try_reserve))
         || device.reserve(bytes)
 }
 
 /// Returns the time for which the driver may not notice that a device's graphs have ended.
-fn late(device: &Limited) -> Duration {
+fn notice_timeout(device: &Limited) -> Duration {
     let have_memory = stores().graph_bytes(device) > 0;
-    if have_memory && graphs::launches() > NOTICED.load(Relaxed) { LATE } else { Duration::ZERO }
+    if have_memory && graphs::launches() > LAST_NOTICED.load(Relaxed) {
+        NOTICE_TIMEOUT
+    } else {
+        Duration::ZERO
+    }
 }
 
 /// Counts what has ended in streams or elsewhere, and has pools and graphs free unused memory.
@@ -84,7 +89,7 @@ pub(crate) fn await_room(
 ) -> bool {
     let mut until = Instant::now() + timeout;
     calls::with_relaxed_capture(|| {
-        let (launches, late) = (graphs::launches(), late(device));
+        let (launches, late) = (graphs::launches(), notice_timeout(device));
         let (mut work, mut over) = (Work::record(), None);
         loop {
             work.settle();
@@ -99,8 +104,8 @@ pub(crate) fn await_room(
                 return true;
             }
             if is_last {
-                if over.is_some_and(|over: Instant| over.elapsed() >= LATE) {
-                    NOTICED.fetch_max(launches, Relaxed);
+                if over.is_some_and(|over: Instant| over.elapsed() >= NOTICE_TIMEOUT) {
+                    LAST_NOTICED.fetch_max(launches, Relaxed);
                 }
                 return false;
             }
