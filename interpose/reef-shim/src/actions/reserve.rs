@@ -4,20 +4,12 @@ use crate::driver::calls::{self, Stream};
 use crate::limit::device::Limited;
 use crate::limit::exported;
 use crate::limit::pending::{self, POLL_INTERVAL, Points};
-use crate::limit::pools::graphs;
 use crate::limit::pools::holes::StreamKey;
 use crate::limit::pools::stores::{Stores, stores, stream_key};
 use reef_cuda_abi::codes::OUT_OF_MEMORY;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::MutexGuard;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-
-/// Longest time for which the driver may not notice that graphs have ended: it counts their memory
-/// as used until then, and busy processors delay its threads.
-const NOTICE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Number of the last launch of a graph that the driver has had that time for.
-static LAST_NOTICED: AtomicU64 = AtomicU64::new(0);
 
 /// Runs our work for a limit. After a panic the allocation is refused, so that no limit is
 /// bypassed.
@@ -46,26 +38,11 @@ pub(super) fn with_reservation(
 }
 
 /// Reserves bytes. If there is no room, first counts allocations that have ended in streams, and
-/// has pools free unused memory. Graphs get some time to end.
+/// has pools free unused memory.
 pub(crate) fn make_room(device: &'static Limited, bytes: u64) -> bool {
-    let try_reserve = || device.try_reserve(bytes);
-    if try_reserve() {
-        return true;
-    }
-    find_room(device);
-    try_reserve()
-        || (notice_timeout(device) > Duration::ZERO
-            && await_room(device, 2 * NOTICE_TIMEOUT, try_reserve))
-        || device.reserve(bytes)
-}
-
-/// Returns the time for which the driver may not notice that a device's graphs have ended.
-fn notice_timeout(device: &Limited) -> Duration {
-    let have_memory = stores().graph_bytes(device) > 0;
-    if have_memory && graphs::launches() > LAST_NOTICED.load(Relaxed) {
-        NOTICE_TIMEOUT
-    } else {
-        Duration::ZERO
+    device.try_reserve(bytes) || {
+        find_room(device);
+        device.reserve(bytes)
     }
 }
 
@@ -80,37 +57,25 @@ pub(crate) fn find_room(device: &'static Limited) {
 }
 
 /// Tries to reserve whenever work has ended that may give memory back, until it succeeds. Ends
-/// after `timeout`, or when no such work is left and the driver has had time to notice that.
-/// Returns whether it has succeeded.
+/// after `timeout`, or when no such work is left. Returns whether it has succeeded.
 pub(crate) fn await_room(
     device: &'static Limited,
     timeout: Duration,
     mut try_reserve: impl FnMut() -> bool,
 ) -> bool {
-    let mut until = Instant::now() + timeout;
+    let begin = Instant::now();
     calls::with_relaxed_capture(|| {
-        let (launches, late) = (graphs::launches(), notice_timeout(device));
-        let (mut work, mut over) = (Work::record(), None);
+        let mut work = Work::record();
         loop {
             work.settle();
-            if work.is_over() && over.is_none() {
-                let now = Instant::now();
-                over = Some(now);
-                until = until.min(now + late);
-            }
-            let is_last = Instant::now() >= until; // before the try, which may take long
             find_room(device);
             if try_reserve() {
                 return true;
             }
-            if is_last {
-                if over.is_some_and(|over: Instant| over.elapsed() >= NOTICE_TIMEOUT) {
-                    LAST_NOTICED.fetch_max(launches, Relaxed);
-                }
+            if work.is_over() || begin.elapsed() >= timeout {
                 return false;
             }
-            std::thread::sleep(POLL_INTERVAL);
-            while !work.settle() && !work.is_over() && Instant::now() < until {
+            while !work.settle() && begin.elapsed() < timeout {
                 std::thread::sleep(POLL_INTERVAL);
             }
         }

@@ -5,13 +5,11 @@
 //! are launched in the same stream, because they run in turn, and any while it doesn't run and has
 //! no allocation that lives on. A launch whose pages are in use by another graph gets others.
 //!
-//! `REEF_FAKE_GRAPH_UNIT` is the number of bytes in which they are taken, a multiple of a page. For
-//! `REEF_FAKE_GRAPH_END_NS` after its end a graph counts as one that runs.
+//! `REEF_FAKE_GRAPH_UNIT` is the number of bytes in which they are taken, a multiple of a page.
 
 use super::device_memory::{give_back, take};
 use super::settings::setting;
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::time::{Duration, Instant};
 
 pub(super) const PAGE: u64 = 2 << 20;
 
@@ -38,23 +36,15 @@ struct Backing {
     /// Stream of its last launch, and the number of launches that have not ended.
     stream: u64,
     running: u64,
-    /// End of its last launch.
-    ended: Option<Instant>,
     /// Allocations that no node of the graph ends.
     live: HashSet<usize>,
     is_gone: bool,
 }
 
 impl Backing {
-    /// Returns whether it runs, as far as the driver has noticed.
-    fn is_running(&self) -> bool {
-        let unnoticed = Duration::from_nanos(setting("REEF_FAKE_GRAPH_END_NS", 0));
-        self.running > 0 || self.ended.is_some_and(|ended| ended.elapsed() < unnoticed)
-    }
-
     /// Returns whether a launch in a stream may not have its pages.
     fn is_in_use(&self, stream: u64) -> bool {
-        !self.live.is_empty() || (self.is_running() && self.stream != stream)
+        !self.live.is_empty() || (self.running > 0 && self.stream != stream)
     }
 }
 
@@ -112,9 +102,10 @@ impl GraphMemory {
 
     /// A launch has ended.
     pub(crate) fn end(&mut self, exec: usize) {
-        if let Some(of) = self.execs.get_mut(&exec) {
-            (of.running, of.ended) = (of.running.saturating_sub(1), Some(Instant::now()));
-        }
+        self.execs
+            .get_mut(&exec)
+            .into_iter()
+            .for_each(|of| of.running = of.running.saturating_sub(1));
         self.forget_ended();
     }
 
@@ -139,8 +130,9 @@ impl GraphMemory {
 
     /// Gives back the pages of no graph that runs or has live allocations.
     pub(super) fn trim(&mut self) {
-        let idle = |of: &&mut Backing| !of.is_running() && of.live.is_empty();
-        self.execs.values_mut().filter(idle).for_each(|of| of.pages.clear());
+        self.execs.values_mut().filter(|of| of.running == 0 && of.live.is_empty()).for_each(|of| {
+            of.pages.clear();
+        });
         let used: BTreeSet<u64> = self.execs.values().flat_map(|of| &of.pages).copied().collect();
         give_back((self.pages.len() - used.len()) as u64 * PAGE);
         self.pages = used;

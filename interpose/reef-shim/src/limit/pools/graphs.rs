@@ -172,11 +172,6 @@ pub(crate) fn whole(needs: &GraphNeeds) -> Vec<Need> {
     execs().whole(needs)
 }
 
-/// Returns the number of launches so far that may take memory.
-pub(crate) fn launches() -> u64 {
-    execs().launches
-}
-
 /// Returns whether launches that may take memory have not returned: their bytes are reserved.
 pub(crate) fn are_any_open() -> bool {
     execs().open > 0

@@ -430,22 +430,6 @@ impl Program {
         }
     }
 
-    /// Graphs in two streams, and then linear memory, each after the end of the one before, which
-    /// the driver notices only later.
-    fn graphs_noticed_late(&self) -> Held {
-        let (driver, mut at) = (self.driver, 0_usize);
-        for stream in [self.stream, self.stream()] {
-            match self.launch(self.graph(700 * MIB, true).0.instantiate(), stream) {
-                0 => self.wait(),
-                code => return (0, code),
-            }
-        }
-        match call!(driver, cuMemAlloc_v2(&raw mut at, 700 * MIB)) {
-            0 => (700 * MIB, 0),
-            code => (0, code),
-        }
-    }
-
     /// Graphs that run in two streams at once, which fit, and a third one, which waits until they
     /// have ended.
     fn graphs_at_once(&self) -> Held {
@@ -1044,7 +1028,6 @@ impl Program {
             "reused in a stream" => self.reused_in_a_stream(),
             "graphs in turn" => self.graphs_in_turn(),
             "graphs of units" => self.graphs_of_units(),
-            "graphs noticed late" => self.graphs_noticed_late(),
             "graphs at once" => self.graphs_at_once(),
             "graph after all kinds" => self.graph_after_all_kinds(),
             "pool after graphs" => self.pool_after_graphs(),
@@ -1111,9 +1094,6 @@ fn ran(job: &Job, case: &str) -> (usize, u32, usize) {
     }
     if case == "graphs of units" {
         command.env("REEF_FAKE_GRAPH_UNIT", (32 * MIB).to_string());
-    }
-    if case == "graphs noticed late" {
-        command.env("REEF_FAKE_GRAPH_END_NS", "100000000");
     }
     if case.ends_with(" after captures") {
         command.env("REEF_FAKE_CAPTURES_END", "1");
@@ -1255,12 +1235,6 @@ fn memory_that_others_are_about_to_free_is_waited_for() {
 #[test]
 fn graphs_for_which_a_driver_takes_units_share_them() {
     let wrong = wrong(&[("graphs of units", 700, 0)]);
-    assert!(wrong.is_empty(), "{wrong:#?}");
-}
-
-#[test]
-fn driver_has_time_to_notice_that_graphs_have_ended() {
-    let wrong = wrong(&[("graphs noticed late", 700, 0)]);
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
