@@ -340,8 +340,8 @@ pub(crate) fn destroy_pool(pool: usize, real: impl FnOnce() -> u32) -> u32 {
     code
 }
 
-/// Frees an allocation from a pool at once by `real`, or anything else that isn't charged by
-/// itself. It may wait for the device, so no lock is held.
+/// Frees an allocation from a pool at once by `real`, or other memory. It may wait for the device,
+/// so no lock is held.
 pub(crate) fn free(at: usize, real: impl FnOnce() -> u32) -> u32 {
     let freed = stores().begin_free(at); // another thread may get its address at once
     let code = real();
