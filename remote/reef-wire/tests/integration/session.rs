@@ -271,6 +271,11 @@ fn one_connection_at_a_time_waits_for_its_session() {
     assert_eq!(support::read_frame(&mut waiting[0].0).0, 3, "a welcome");
 }
 
+/// Reads frames until an answer has come. Acknowledgements may come before it.
+fn read_answer(stream: &mut UnixStream) {
+    while !support::read_frame(stream).1.ends_with(b"answer") {}
+}
+
 /// A server that is busy may meet the first hello of a client when a later one has long brought its
 /// session back, and the client has acknowledged more.
 #[test]
@@ -282,10 +287,10 @@ fn hello_that_comes_late_does_not_end_the_session() {
     support::shake_hands(&mut first);
     let echo = |seq| raw_frame(ECHO, 2, seq, b"answer");
     first.write_all(&echo(0)).unwrap();
-    support::read_frame(&mut first);
+    read_answer(&mut first);
     first.write_all(&raw_frame(5, 1, 0, &[1, 64].map(u64::to_le_bytes).concat())).unwrap();
     first.write_all(&echo(1)).unwrap();
-    support::read_frame(&mut first); // so the acknowledgement before it has come
+    read_answer(&mut first); // so the acknowledgement before it has come
     let mut late = connect();
     support::ask_for(&mut late, NAME, 0);
     let (op, text) = support::read_frame(&mut late);
@@ -295,8 +300,7 @@ fn hello_that_comes_late_does_not_end_the_session() {
     support::ask_for(&mut again, NAME, 2);
     assert_eq!(support::read_frame(&mut again).0, 3, "a welcome");
     again.write_all(&echo(2)).unwrap();
-    let (_, answer) = support::read_frame(&mut again);
-    assert!(answer.ends_with(b"answer"), "{answer:?}");
+    read_answer(&mut again);
 }
 
 /// Messages are kept until their frames are acknowledged.
