@@ -189,8 +189,8 @@ impl<'a, A: Api> Group<'a, A> {
         Ok(())
     }
 
-    /// Returns whether the GPUs are known to have room for a return: with figures of all of them, and
-    /// of the memory of each process.
+    /// Returns whether the GPUs are known to have room for a return: with figures of all of them,
+    /// and of the memory of each process.
     pub(crate) fn has_room(&self, records: &[Suspended], to: Option<Uuid>) -> bool {
         let Some(memory) = self.devices.memory else { return false };
         let is_told = |held: &Held| held.uuid().and_then(|uuid| memory.free(&uuid)).is_some();
