@@ -57,7 +57,7 @@ pub(crate) fn granted(bytes: u64) -> u64 {
 }
 
 /// Returns the next multiple of `unit`, or the largest number.
-fn round_up(bytes: u64, unit: u64) -> u64 {
+pub(super) fn round_up(bytes: u64, unit: u64) -> u64 {
     bytes.checked_next_multiple_of(unit).unwrap_or(u64::MAX)
 }
 
