@@ -14,6 +14,8 @@ use std::path::Path;
 /// Folder of the snapshots: a file for each command of the first level, which has those below it as
 /// well.
 const SNAPSHOTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/snapshots/help");
+/// Page of the book with all of them.
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/command.md");
 /// Variable that has them written.
 const UPDATE: &str = "REEF_UPDATE_SNAPSHOTS";
 
@@ -77,5 +79,16 @@ fn help_of_every_command_equals_its_snapshot() {
             *text == want[name],
             "help of {name}, first {differs:?}; {UPDATE}=1 writes it anew"
         );
+    }
+}
+
+#[test]
+fn page_of_the_command_has_every_snapshot() {
+    let page = fs::read_to_string(PAGE).unwrap();
+    let files = fs::read_dir(SNAPSHOTS).expect("snapshots").map(|entry| entry.unwrap().path());
+    for file in files {
+        let name = file.file_name().unwrap().to_str().unwrap();
+        let include = format!("{{{{#include ../../crates/reef-cli/tests/snapshots/help/{name}}}}}");
+        assert!(page.contains(&include), "{PAGE} must have {include}");
     }
 }
