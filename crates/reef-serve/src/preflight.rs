@@ -2,6 +2,7 @@
 
 use crate::config::settings::Config;
 use crate::error::{Error, Result};
+use crate::net::access::Access;
 use crate::net::folder::{check_own, folder};
 use crate::net::identity::auth::Tokens;
 use crate::net::identity::client_id::Protocol;
@@ -10,8 +11,8 @@ use crate::server::Server;
 use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 
-/// Performs the checks of a start: token files, certificates, the folder of the sockets, ports, the
-/// device, and that the models load.
+/// Performs the checks of a start: token files, certificates, the group of the sockets, their
+/// folder, ports, the device, and that the models load.
 ///
 /// # Errors
 ///
@@ -20,6 +21,7 @@ pub fn check(config: &Config) -> Result<()> {
     config.check()?;
     Tokens::read(config)?;
     Tls::load(&config.tls, Protocol::Grpc)?;
+    Access::new(&config.listen.users)?;
     check_folder(config)?;
     for address in [config.listen.grpc, config.listen.http].into_iter().flatten() {
         TcpListener::bind(address).map_err(|e| Error::system(&address.to_string(), e))?;

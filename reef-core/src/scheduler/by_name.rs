@@ -38,8 +38,11 @@ pub fn by_name(name: &str) -> Option<Box<dyn Scheduler>> {
     all.into_iter().find(|scheduler| scheduler.name() == name)
 }
 
-/// Message for a name that [`by_name`] does not know.
+/// Message for a name that [`by_name`] does not know, or that has a wrong target.
 pub fn no_scheduler(name: &str) -> String {
+    if let Some((of, ratio)) = name.split_once('@').filter(|(of, _)| NAMES.contains(of)) {
+        return format!("{of}@: a latency target must be a ratio from 1.01 to 10, got {ratio:?}");
+    }
     let (have, meant) = (NAMES.join(", "), did_you_mean(name, NAMES));
     format!("no scheduler {name:?} (have: {have}){meant}")
 }
@@ -73,6 +76,16 @@ mod tests {
         let said = no_scheduler("raef");
         assert!(said.starts_with("no scheduler \"raef\" (have: rt-only, "), "{said}");
         assert!(said.ends_with("fair-share): did you mean reef?"), "{said}");
+        assert!(no_scheduler("reaf@1.10").starts_with("no scheduler \"reaf@1.10\" (have: "));
+    }
+
+    #[test]
+    fn target_out_of_range_is_refused_in_words() {
+        for ratio in ["0.5", "fast", ""] {
+            let want =
+                format!("reef@: a latency target must be a ratio from 1.01 to 10, got {ratio:?}");
+            assert_eq!(no_scheduler(&format!("reef@{ratio}")), want);
+        }
     }
 
     #[test]

@@ -66,7 +66,10 @@ fn wrong_configuration_is_refused() {
         (&["--device", "cpu:99"], "no device cpu:99"),
         (&["--load", "nothing"], "no model nothing in the repository"),
         (&["--load", "resnet18"], "models.builtin = true makes up weights"),
+        (&["--load", "nothing"], "(models.repository isn't set)"),
         (&["--repository", "/nowhere"], "models.repository /nowhere: No such file"),
+        (&["--repository", &typo], "typo.toml: must be a folder"),
+        (&["--set", "scheduler=reef@9.99e9"], "a latency target must be a ratio from 1.01 to 10"),
     ] {
         let said = refuses(&[&["serve", "--folder", &folder.path("x")], args].concat());
         assert!(said.contains(want), "{args:?}: {said}");
@@ -82,6 +85,9 @@ fn wrong_configuration_is_refused() {
     let no_token = ["--set", "listen.token_file=/nowhere"];
     let said = refuses(&[&check[..], &no_token].concat());
     assert!(said.contains("listen.token_file /nowhere: No such file"), "{said}");
+    let no_group = ["--set", "listen.users=group nobody-has-this"];
+    let said = refuses(&[&check[..], &no_group].concat());
+    assert!(said.contains("listen.users: no group \"nobody-has-this\""), "{said}");
 }
 
 impl Daemon {

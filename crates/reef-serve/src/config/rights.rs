@@ -95,6 +95,11 @@ impl Right {
             return Err(Error::Invalid("token_file is only for \"token NAME\"".into()));
         }
         self.check_prefix(principal)?;
+        for (key, value) in [("colocate", self.colocate), ("floor", self.floor)] {
+            if value > 100 {
+                return Err(Error::Invalid(format!("{key} must be 0 to 100, got {value}")));
+            }
+        }
         if self.weight == Some(0) {
             return Err(Error::Invalid("weight must be at least 1, got 0".into()));
         }
@@ -243,6 +248,11 @@ mod tests {
                 "rights.\"owner\": a budget of 3µs",
             ),
             ("[rights.owner]\nweight = 0", "rights.\"owner\": weight must be"),
+            (
+                "[rights.owner]\ncolocate = 200",
+                "rights.\"owner\": colocate must be 0 to 100, got 200",
+            ),
+            ("[rights.others]\nfloor = 101", "rights.\"others\": floor must be 0 to 100, got 101"),
             ("[rights.owner]\ntoken_file = \"x\"", "rights.\"owner\": token_file is only"),
             (
                 "[rights.owner]\nshared_memory_prefix = \"x\"",

@@ -80,7 +80,16 @@ fn without_types(said: &str) -> String {
     for (of, plain) in whole.into_iter().chain([("f64", "a number")]) {
         said = said.replace(&format!("expected {of}"), &format!("expected {plain}"));
     }
-    said
+    for (of, plain) in [("a map", "a section"), ("a sequence", "a list")] {
+        said = said.replace(&format!("expected {of}"), &format!("expected {plain}"));
+    }
+    match said.split_once("expected struct ") {
+        Some((before, after)) => {
+            let rest = after.trim_start_matches(char::is_alphanumeric);
+            format!("{before}expected a section{rest}")
+        }
+        None => said,
+    }
 }
 
 fn change(table: &mut Table, source: &str, key: &str, value: &str) -> Result<()> {
@@ -229,6 +238,9 @@ mod tests {
             ("limits.queue", "many", "string \"many\", expected a whole number from 0 in"),
             ("limits.queue", "-1", "integer `-1`, expected a whole number from 0 in"),
             ("rt.reserve", "much", "string \"much\", expected a number in"),
+            ("limits", "3", "integer `3`, expected a section in `limits`"),
+            ("rights", "3", "integer `3`, expected a section in `rights`"),
+            ("models.load", "3", "integer `3`, expected a list in `models.load`"),
         ] {
             assert!(said(key, value).contains(want), "{}", said(key, value));
         }

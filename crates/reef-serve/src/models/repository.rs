@@ -69,13 +69,17 @@ impl Repository {
     ///
     /// # Errors
     ///
-    /// `Invalid` if the folder does not exist.
+    /// `Invalid` if it does not exist or is not a folder.
     pub(crate) fn open(folder: Option<&Path>, builtin: bool) -> Result<Self> {
         let canonical = |folder: &Path| {
             let wrong = |e| Error::Invalid(format!("models.repository {}: {e}", folder.display()));
             folder.canonicalize().map_err(wrong)
         };
         let folder = folder.map(canonical).transpose()?;
+        if let Some(file) = folder.as_ref().filter(|folder| !folder.is_dir()) {
+            let text = format!("models.repository {}: must be a folder", file.display());
+            return Err(Error::Invalid(text));
+        }
         Ok(Self { folder, builtin, kernels: false, processes: false })
     }
 
@@ -199,6 +203,8 @@ impl Repository {
         }
         let why = if is_network {
             " (models.builtin = true makes up weights for a network of this name)".into()
+        } else if self.folder.is_none() && !self.builtin {
+            " (models.repository isn't set)".into()
         } else {
             let listed = self.list().unwrap_or_default().into_iter().map(|listed| listed.name);
             let names: Vec<_> = listed.chain(self.builtin()).collect();
