@@ -15,6 +15,8 @@ use std::time::Duration;
 
 /// Name of the driver's library.
 const LIBRARY: &str = "libcuda.so.1";
+/// Driver that suspends programs.
+const NEEDED: &str = "NVIDIA's driver, version 570 or later";
 
 /// `CUcheckpointLockArgs`.
 #[repr(C)]
@@ -82,7 +84,10 @@ impl Driver {
         let opened = files.iter().find_map(|file| unsafe { Library::new(file) }.ok());
         let library = opened.ok_or_else(|| {
             let first = files.first().map(|file| file.display().to_string());
-            Error::Absent(format!("{} not found", first.as_deref().unwrap_or(LIBRARY)))
+            let file = first.as_deref().unwrap_or(LIBRARY);
+            Error::Absent(format!(
+                "{file} not found: this needs {NEEDED}; REEF_CUDA names its file"
+            ))
         })?;
         // SAFETY: each is of the type that `cuda.h` declares it with.
         unsafe {

@@ -456,7 +456,9 @@ mod tests {
         let mut output = Vec::new();
         serve(Some("/nowhere/libcuda.so.1".into()), &mut text.as_slice(), &mut output).unwrap();
         let answer: Answer = serde_json::from_slice(&output).unwrap();
-        assert_eq!(answer, Answer::Refused("/nowhere/libcuda.so.1 not found".into()));
+        let want = "/nowhere/libcuda.so.1 not found: this needs NVIDIA's driver, version 570 or later; \
+                    REEF_CUDA names its file";
+        assert_eq!(answer, Answer::Refused(want.into()));
     }
 
     /// The request is longer than a pipe, so that its writer learns of the end.

@@ -128,7 +128,10 @@ pub(crate) fn checkpointer() -> Result<()> {
 fn millis(timeout: Duration) -> Result<u64> {
     match u64::try_from(timeout.as_millis()) {
         Ok(ms @ 1..=600_000) => Ok(ms),
-        _ => Err(Usage(format!("--timeout must be 1ms to 600s, got {timeout:?}")).into()),
+        _ => {
+            let got = time::show(timeout);
+            Err(Usage(format!("--timeout must be from 1 ms to 600 s, got {got}")).into())
+        }
     }
 }
 

@@ -181,7 +181,8 @@ fn missing_daemon_is_started_once_and_said() {
     let set = [("PATH", &*path)];
     let output = doctor(&folder, &["--fix", "--json", "--need", "daemon,rights"], &set);
     let (all, said) = (json(text(&output.stdout)), text(&output.stderr).to_owned());
-    let _ends = started(&all);
+    let ends = started(&all);
+    assert!(said.contains(&format!("is process {}: `kill {0}` ends it\n", ends.0)), "{said}");
     assert_eq!((output.status.code(), &all["ok"]), (Some(0), &true.into()), "{all} {said}");
     assert!(said.starts_with("reef: starting a daemon: reef serve --guests "), "{said}");
     let output = doctor(&folder, &["--fix", "--json"], &set);

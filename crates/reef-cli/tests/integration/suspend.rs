@@ -800,7 +800,9 @@ fn process_without_the_driver_is_refused_in_words() {
     assert!(error.contains("must be a running CUDA program of the same user"), "{error}");
     let error = machine.refuses(&["suspend", "training"]);
     assert!(error.contains("without a daemon, name a process number"), "{error}");
-    assert_eq!(machine.reef(&["suspend", &own, "--timeout", "0s"]).status.code(), Some(2));
+    let output = machine.reef(&["suspend", &own, "--timeout", "0s"]);
+    let want = "reef: --timeout must be from 1 ms to 600 s, got 0\n";
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(2), want));
     let error = machine.refuses(&["move", &own, "--to", "0"]);
     assert!(error.contains("must be a running CUDA program"), "{error}");
 }

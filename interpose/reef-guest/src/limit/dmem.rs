@@ -116,7 +116,11 @@ pub(super) fn cgroup_of(process: u32) -> Result<PathBuf, String> {
 ///
 /// The reason for which there are none.
 pub fn regions(files: &impl CgroupFiles, cgroup: &Path) -> Result<Vec<String>, String> {
-    let controllers = read(files, &cgroup.join("cgroup.controllers"))?;
+    let file = cgroup.join("cgroup.controllers");
+    let controllers = files.read(&file).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => "no cgroup of version 2 is mounted here".to_owned(),
+        _ => format!("cgroup {}: {error}", file.display()),
+    })?;
     if !has(&controllers, "dmem") {
         return Err("the kernel has no controller dmem for this cgroup".into());
     }
@@ -474,6 +478,8 @@ mod tests {
         assert_eq!(why(&kernel), "the controller dmem has no region of an NVIDIA GPU");
         kernel.has_dmem = false;
         assert_eq!(why(&kernel), "the kernel has no controller dmem for this cgroup");
+        let none = regions(&kernel, Path::new("not-mounted"));
+        assert_eq!(none, Err("no cgroup of version 2 is mounted here".into()));
         assert_eq!(kernel.cgroups(), [("own".into(), vec![7])]);
     }
 

@@ -95,6 +95,7 @@ fn start_daemon(folder: Option<&Path>, has_driver: bool) -> Result<Option<Starte
         .process_group(0) // a signal of the terminal is not for it
         .spawn()?;
     wait_until_ready(&mut child, &folder, &log)?;
+    note!("reef: the daemon is process {}: `kill {0}` ends it", child.id());
     Ok(Some(Started {
         check: Check::Daemon,
         process: Some(child.id()),
