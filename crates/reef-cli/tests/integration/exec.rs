@@ -2,7 +2,7 @@
 
 use crate::common::daemon::{Daemon, metrics};
 use crate::common::driver::{Driver, library};
-use crate::common::{Folder, json, reef, says, text};
+use crate::common::{Folder, json, reef, refuses, says, text};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
@@ -799,6 +799,16 @@ fn a_program_runs_on_the_driver_of_a_server() {
     assert!(said.contains("codes (0, 0), device fake"), "{said} {}", text(&output.stderr));
     for release in [12, 13] {
         assert!(said.contains(&format!("libcudart.so.{release} code 0, devices 1")), "{said}");
+    }
+}
+
+#[test]
+fn token_file_without_a_token_is_refused() {
+    let folder = Folder::new("exec-token");
+    for content in ["", "\ntoken\n"] {
+        let file = folder.file("token", content);
+        let said = refuses(&["exec", "--token-file", &file, "--", "true"]);
+        assert_eq!(said, format!("--token-file {file}: its first line is not a token"));
     }
 }
 

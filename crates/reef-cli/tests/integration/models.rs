@@ -193,6 +193,16 @@ fn a_case_is_refused_for_what_its_network_has() {
     let said = format!("the operator \"RegexFullMatch\" is not supported: {remedy}");
     assert!(strings.ends_with(&said), "{strings}");
     assert_eq!(sum, "4 networks: 1 passed, 1 failed, 2 refused");
+    let verify = |more: &[&str]| {
+        refuses(
+            &[&["model", "verify", "--against", "onnx-tests", "--device", "cpu"], more].concat(),
+        )
+    };
+    let none = folder.path("good/test_data_set_0");
+    assert!(verify(&[&none]).starts_with(&format!("{none}: must have tests, ")));
+    assert!(verify(&["/nowhere"]).starts_with("/nowhere: No such file"));
+    let said = verify(&[&folder.path(""), "--filter", "nothing"]);
+    assert_eq!(said, "--filter nothing: no test has this in its name");
 }
 
 #[test]
@@ -213,7 +223,7 @@ fn bad_files_are_refused() {
         let error = refuses(&[&["model"], command, &["--out", &garbage]].concat());
         assert_eq!(error, format!("--out {garbage}: must be a folder, got a file"));
     }
-    assert_eq!(import(&["x.txt"]), "a file is .onnx or .safetensors");
+    assert_eq!(import(&["x.txt"]), "x.txt: must be .onnx or .safetensors");
     let error = import(&["resnet50.pth", "--model", "resnet50"]);
     assert!(error.starts_with("resnet50.pth: a file of PyTorch, "), "{error}");
     assert!(

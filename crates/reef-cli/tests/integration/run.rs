@@ -263,7 +263,13 @@ fn arrays_that_nobody_asks_for_are_named() {
     };
     assert!(run(&two, &["x", "x"]).ends_with("input x: given twice"));
     let error = run("distilbert", &["input_ids", "attention_mask", "token_type_ids"]);
-    assert!(error.ends_with("input token_type_ids: there is no such input"), "{error}");
+    let have = "there is no such input (have: input_ids, attention_mask)";
+    assert!(error.ends_with(&format!("input token_type_ids: {have}")), "{error}");
+    let error = run("distilbert", &["input_ids", "attention_mas"]);
+    let meant = format!("input attention_mas: {have}: did you mean attention_mask?");
+    assert!(error.ends_with(&meant), "{error}");
+    let error = run("resnet18", &["x"]);
+    assert!(error.ends_with("resnet18 takes images (JPEG or PNG), no arrays"), "{error}");
 }
 
 #[test]
@@ -302,7 +308,7 @@ fn a_network_without_inputs_runs() {
     let error = refuses(&["run", &two, "a.png", "--out", &out]);
     assert!(error.ends_with("give images, or NAME=FILE.npy and --out, not both"), "{error}");
     let error = refuses(&["run", &two, "a.png", "--preempt"]);
-    assert!(error.ends_with("--preempt: that is for arrays, not for images"), "{error}");
+    assert!(error.ends_with("not for images: use `reef model verify --preempt`"), "{error}");
 }
 
 #[test]
@@ -331,7 +337,7 @@ fn network_with_own_kernels_is_shown_and_runs_on_gpus_only() {
     assert!(error.ends_with("input data: must be 192 of float32, got 3 of float32"), "{error}");
     let other = format!("x={}", folder.path("data.npy"));
     assert!(run(&[&other]).ends_with("input data=FILE.npy is missing: 192 of float32"));
-    assert!(run(&[&data, &other]).ends_with("input x: there is no such input"));
+    assert!(run(&[&data, &other]).ends_with("input x: there is no such input (have: data)"));
     assert!(run(&["a.png"]).ends_with("takes NAME=FILE.npy, not images"));
     let error = run(&[&data, "--preempt"]);
     assert!(

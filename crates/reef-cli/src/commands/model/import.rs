@@ -83,7 +83,8 @@ pub(crate) fn import(args: &Import) -> Result<()> {
         }
         _ => {
             let known = unread(&args.file).map(Into::into);
-            return known.map_or_else(|| usage("a file is .onnx or .safetensors"), Err);
+            let why = format!("{}: must be .onnx or .safetensors", args.file.display());
+            return known.map_or_else(|| usage(&why), Err);
         }
     };
     args.folder.save(model.read()?)

@@ -40,7 +40,8 @@ pub(crate) fn run_from(args: &Args, stop: &Stop, from: Option<(Snapshot, Note)>)
         return tensors::run(args, stop, from);
     }
     if args.preempt {
-        return Err(Usage("--preempt: that is for arrays, not for images".into()).into());
+        let why = "--preempt is for arrays, not for images: use `reef model verify --preempt`";
+        return Err(Usage(why.into()).into());
     }
     let model = open(args)?;
     let classes = model.image()?.0.output().channels;

@@ -49,7 +49,10 @@ fn check(model: &ProgramModel, given: &InputArrays) -> Result<()> {
     }
     let unknown = given.keys().find(|name| model.inputs().iter().all(|input| input.name != **name));
     match unknown {
-        Some(name) => Err(Usage(format!("input {name}: there is no such input")).into()),
+        Some(name) => {
+            let have = model.inputs().iter().map(|input| input.name.as_str());
+            Err(tensors::no_input(name, have).into())
+        }
         None => Ok(()),
     }
 }

@@ -11,7 +11,8 @@ use crate::workload::preempted::{self, Timed, also_preempted};
 use crate::workload::stopping::Stop;
 use crate::workload::tensors::{InputArrays, outputs};
 use anyhow::{Context, Result};
-use reef::models::{Budget, Model, Network, Port, TENSOR_NAMES, Texts, Weights, npy};
+use reef::did_you_mean;
+use reef::models::{Budget, Model, NAMES, Network, Port, TENSOR_NAMES, Texts, Weights, npy};
 use reef::op::Operators;
 use reef::tensor::{Array, Spec};
 use reef_snapshot::Snapshot;
@@ -55,6 +56,10 @@ fn model(args: &Args, given: &InputArrays) -> Result<Model> {
     if TENSOR_NAMES.contains(&args.model.as_str()) {
         return built(args, given);
     }
+    if NAMES.contains(&args.model.as_str()) {
+        let why = format!("{} takes images (JPEG or PNG), no arrays", args.model);
+        return Err(Usage(why).into());
+    }
     let model = Model::open(&args.model).tensors_only().shapes(args.shape.iter().cloned());
     Ok(model.values(given).budget(&args.budget()).read()?)
 }
@@ -75,9 +80,16 @@ fn built(args: &Args, given: &InputArrays) -> Result<Model> {
     let inputs = model.inputs();
     let is_input = |name: &String| inputs.iter().any(|(_, port)| port.name == *name);
     match given.keys().find(|name| !is_input(name)) {
-        Some(name) => Err(Usage(format!("input {name}: there is no such input")).into()),
+        Some(name) => Err(no_input(name, inputs.iter().map(|(_, port)| port.name.as_str())).into()),
         None => Ok(model),
     }
+}
+
+/// Message for a name that none of the inputs has.
+pub(super) fn no_input<'a>(name: &str, have: impl Iterator<Item = &'a str>) -> Usage {
+    let have: Vec<_> = have.collect();
+    let (all, meant) = (have.join(", "), did_you_mean(name, have));
+    Usage(format!("input {name}: there is no such input (have: {all}){meant}"))
 }
 
 /// Texts by the names of inputs.

@@ -1,6 +1,7 @@
 //! One folder of test data.
 
-use anyhow::{Context, Result};
+use crate::report::usage::Usage;
+use anyhow::Result;
 use reef::models::onnx::{input_names, read_tensor, read_texts};
 use reef::models::{Budget, Error, Model, Port};
 use reef::tensor::{Array, Brain, Element, Spec};
@@ -32,7 +33,8 @@ pub(crate) fn cases(folder: &Path) -> Result<Vec<Case>> {
     if folder.join("model.onnx").is_file() {
         return Ok(vec![Case::new(folder)]);
     }
-    let entries = fs::read_dir(folder).with_context(|| folder.display().to_string())?;
+    let entries =
+        fs::read_dir(folder).map_err(|why| Usage(format!("{}: {why}", folder.display())))?;
     let folders = entries.flatten().map(|entry| entry.path());
     let mut found: Vec<_> = folders
         .filter(|path| path.join("model.onnx").is_file())

@@ -56,9 +56,19 @@ pub(crate) fn run(args: &Args<'_>) -> Result<()> {
     }
     let mut all = Vec::new();
     for folder in &args.folders {
-        all.extend(cases(folder)?);
+        let found = cases(folder)?;
+        if found.is_empty() {
+            let why = "must have tests, which are folders with model.onnx, or be one";
+            bail!(Usage(format!("{}: {why}", folder.display())));
+        }
+        all.extend(found);
     }
-    all.retain(|case| args.choice.only.as_ref().is_none_or(|part| case.name.contains(part)));
+    if let Some(part) = &args.choice.only {
+        all.retain(|case| case.name.contains(part));
+        if all.is_empty() {
+            bail!(Usage(format!("--filter {part}: no test has this in its name")));
+        }
+    }
     let report = reef::with_device(&args.device, Nodes { args, cases: &all })??;
     if args.choice.list {
         print(report.list().trim_end())?;
