@@ -32,8 +32,12 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(mut args: Args) -> Result<()> {
-    if !args.from.join(FILE).exists() && args.from.join("description").exists() {
-        return program(&args);
+    if args.from.join(FILE).try_exists().is_ok_and(|is_there| !is_there) {
+        if args.from.join("description").exists() {
+            return program(&args);
+        }
+        let of = "must be a folder of `reef run --checkpoint` or `reef checkpoint`";
+        return Err(Usage(format!("{}: {of}", args.from.display())).into());
     }
     let snapshot = Snapshot::open(&args.from)?;
     #[cfg(feature = "daemon")]

@@ -23,6 +23,11 @@ fn models_are_unloaded_and_loaded_again() {
     assert_eq!((&models()[0]["name"], &models()[0]["state"]), (&"tiny".into(), &"READY".into()));
     assert_eq!(ctl(&folder, &["unload", "tiny"]).unwrap(), "tiny: unloaded\n");
     assert_ne!(models()[0]["state"], "READY");
+    let said = ctl(&folder, &["models"]).unwrap();
+    assert!(
+        said.lines().any(|line| line.contains("tiny") && line.contains("not loaded")),
+        "{said}"
+    );
     let said = json(&ctl(&folder, &["load", "tiny", "--json"]).unwrap());
     assert_eq!((&said["model"], &said["state"]), (&"tiny".into(), &"loaded".into()));
     let said = ctl(&folder, &["models"]).unwrap();

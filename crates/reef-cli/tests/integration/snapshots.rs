@@ -97,8 +97,9 @@ fn snapshot_in_an_inference_is_refused_on_other_units() {
     std::fs::write(&file, &bytes).expect("it is a file");
     let said = refuses(&["restore", &stopped]);
     assert!(said.contains("its checksum is wrong"), "{said}");
-    let said = refuses(&["restore", &folder.path("nothing")]);
-    assert!(said.contains("network.reef: No such file"), "{said}");
+    let nothing = folder.path("nothing");
+    let want = "must be a folder of `reef run --checkpoint` or `reef checkpoint`";
+    assert_eq!(refuses(&["restore", &nothing]), format!("{nothing}: {want}"));
 }
 
 #[test]

@@ -42,9 +42,24 @@ pub(super) struct Model {
     name: String,
     version: String,
     state: String,
+    /// Reason for which it is not served; empty if it is, or was not loaded.
+    #[serde(default)]
+    reason: String,
     /// Its processes, if they are on the GPU on demand.
     #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]
     residency: Option<Residency>,
+}
+
+impl Model {
+    /// Its state in words: the protocol has one name for a model that was not loaded and for one
+    /// that cannot be served.
+    fn state_text(&self) -> String {
+        match (self.state.as_str(), self.reason.as_str()) {
+            ("UNAVAILABLE", "") => "not loaded".into(),
+            (state, "") => state.to_lowercase(),
+            (state, reason) => format!("{}: {reason}", state.to_lowercase()),
+        }
+    }
 }
 
 /// Models that the daemon knows.
@@ -67,20 +82,21 @@ pub(super) fn index(daemon: &Daemon) -> Result<Vec<Model>> {
 pub(super) fn as_table(models: &[Model]) -> Table {
     if models.iter().all(|model| model.residency.is_none()) {
         let mut table = table(&["model", "version", "state"]);
-        for Model { name, version, state, .. } in models {
-            table.add_row([name.as_str(), version, &state.to_lowercase()]);
+        for model in models {
+            table.add_row([model.name.as_str(), &model.version, &model.state_text()]);
         }
         return table;
     }
     let mut table = table(&["model", "version", "state", "on demand", "returns", "last return"]);
-    for Model { name, version, state, residency } in models {
+    for model in models {
+        let Model { name, version, residency, .. } = model;
         let shown = |text: fn(&Residency) -> String| residency.as_ref().map(text);
         let states = shown(Residency::text).unwrap_or_default();
         let returns = shown(|residency| residency.returns.to_string()).unwrap_or_default();
         let last = residency.as_ref().and_then(|residency| residency.returned);
         let last = last.map(|seconds| Duration::from_secs(seconds as u64));
         let last = last.and_then(|last| UNIX_EPOCH.checked_add(last)).map(date).unwrap_or_default();
-        table.add_row([name, version, &state.to_lowercase(), &states, &returns, &last]);
+        table.add_row([name, version, &model.state_text(), &states, &returns, &last]);
     }
     table
 }
