@@ -23,6 +23,14 @@ pub(crate) const RIVAL: &str = "stream-priority";
 pub(crate) const LEVEL: &str = "level ";
 /// REEF next to networks.
 const REEF: &str = "reef";
+/// Times of blocks, as parts of the one that they are made for, that are as good as that one.
+const SAME_BLOCK: std::ops::RangeInclusive<f64> = 0.8..=1.25;
+/// Median of requests alone by the smallest one next to other work, above which the machine was
+/// busy.
+const MAX_ALONE: f64 = 1.25;
+/// Last line of a demo on a busy machine.
+const DISTURBED: &str = "\nA request took longer alone than next to best-effort work, so other programs \
+                         disturbed the demo: run it again on an idle machine.";
 
 /// All that was measured.
 pub(crate) struct Results<'a, D: Operators> {
@@ -138,8 +146,8 @@ impl<D: Operators> Results<'_, D> {
         format!(
             "Next to blocks of {} nine of ten requests started within {}, with stream priorities within {}; \
              best-effort work kept {} and {}.\nNext to networks a request took {:.2} times as long as alone (p50), \
-             with stream priorities {:.2} times; best-effort work kept {} and {}.",
-            time::show(BLOCK),
+             with stream priorities {:.2} times; best-effort work kept {} and {}.{}",
+            block_text(self.start(BE_ALONE).rate),
             start(deepest),
             start(rival),
             kept(self.start_kept_share(deepest)),
@@ -148,7 +156,15 @@ impl<D: Operators> Results<'_, D> {
             ratio(priorities),
             kept(self.kept_share(reef)),
             kept(self.kept_share(priorities)),
+            if is_disturbed(alone, self.fastest()) { DISTURBED } else { "" },
         )
+    }
+
+    /// Smallest median of requests to networks, in milliseconds.
+    fn fastest(&self) -> f64 {
+        let all = self.outcomes.iter().map(|(_, outcome)| &outcome.requests.latency);
+        let measured = all.filter(|latency| !latency.is_empty());
+        measured.map(|latency| millis(latency, 0.5)).fold(f64::INFINITY, f64::min)
     }
 
     /// Everything as JSON.
@@ -227,6 +243,21 @@ fn shown_name(name: &str) -> String {
     name.strip_prefix(LEVEL).map_or_else(|| name.into(), |level| format!("{REEF}, level {level}"))
 }
 
+/// Time of the long blocks, by the number of their kernels per second without requests. On a busy
+/// machine it is not the one that they were made for.
+fn block_text(rate: f64) -> String {
+    let (micros, wanted) = (1e6 / rate, BLOCK.as_secs_f64() * 1e6);
+    if rate <= 0.0 || SAME_BLOCK.contains(&(micros / wanted)) {
+        return time::show(BLOCK);
+    }
+    format!("{} instead of {}", brief(micros), time::show(BLOCK))
+}
+
+/// Returns whether requests alone were slower than they can be next to other work.
+fn is_disturbed(alone: f64, fastest: f64) -> bool {
+    alone > MAX_ALONE * fastest
+}
+
 /// A time with two or three digits, in the unit that has them.
 fn brief(micros: f64) -> String {
     match micros {
@@ -258,5 +289,18 @@ mod tests {
     fn times_in_words_have_two_or_three_digits() {
         let said = [9.4, 32.4, 999.0, 3672.0, 10_994.0].map(brief);
         assert_eq!(said, ["9 µs", "32 µs", "999 µs", "3.7 ms", "11 ms"]);
+    }
+
+    #[test]
+    fn block_of_another_length_is_said() {
+        let said = [100.0, 92.0, 0.0, 909.0, 40.0].map(block_text);
+        let other = ["1.1 ms instead of 10 ms", "25 ms instead of 10 ms"];
+        assert_eq!(said, ["10 ms", "10 ms", "10 ms", other[0], other[1]]);
+    }
+
+    #[test]
+    fn requests_slower_alone_show_a_busy_machine() {
+        assert!(is_disturbed(57.15, 26.84));
+        assert!(!is_disturbed(10.01, 9.42) && !is_disturbed(0.22, 0.22));
     }
 }
