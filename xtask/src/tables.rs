@@ -20,7 +20,7 @@ which of them [are missed](lab/nvidia.md#what-is-missed-and-why). On NVIDIA GPUs
 2026-11-23, and launches of a graph start early; headings say what was measured before. Each section has the newest measurement of its
 command, with links to older ones.
 
-Columns and files have today's names. Commands have the names of their day, most of which still work; today's are:
+Columns and files have today's names. Commands have the names of their day, most of which are refused today; today's are:
 
 | then | today |
 |---|---|
