@@ -85,9 +85,9 @@ fn wrong_configuration_is_refused() {
     let no_token = ["--set", "listen.token_file=/nowhere"];
     let said = refuses(&[&check[..], &no_token].concat());
     assert!(said.contains("listen.token_file /nowhere: No such file"), "{said}");
-    let no_group = ["--set", "listen.users=group nobody-has-this"];
+    let no_group = ["--set", "listen.users=group no-such-group"];
     let said = refuses(&[&check[..], &no_group].concat());
-    assert!(said.contains("listen.users: no group \"nobody-has-this\""), "{said}");
+    assert!(said.contains("listen.users: no group \"no-such-group\""), "{said}");
 }
 
 impl Daemon {
