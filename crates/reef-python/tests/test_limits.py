@@ -225,6 +225,8 @@ os._exit(0)
             ]:
                 with self.assertRaises(reef.Error):
                     call()
+            with self.assertRaisesRegex(reef.InvalidError, "devices must name at least one device"):
+                reef.open_cluster([])
             self.assertTrue(np.array_equal(be.run(**{self.net.inputs[0].name: picture()}), self.expected))
         with self.assertRaises(reef.CancelledError):
             be.run(picture())

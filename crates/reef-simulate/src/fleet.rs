@@ -156,7 +156,7 @@ impl Fleet {
         if !(1..=MAX_DEVICES).contains(&devices) {
             let (nodes, each) = (self.nodes, self.gpus_per_node);
             return Error::invalid(format!(
-                "{nodes} nodes of {each} GPUs: 1 to {MAX_DEVICES} in all"
+                "GPUs must be from 1 to {MAX_DEVICES} in all, got {nodes} nodes of {each}"
             ));
         }
         let clients = self.count();

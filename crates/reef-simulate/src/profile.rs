@@ -154,5 +154,5 @@ pub(crate) fn in_range(name: &str, value: f64, min: f64, max: f64) -> Result<(),
     if (min..=max).contains(&value) {
         return Ok(());
     }
-    Error::invalid(format!("{name} is {value}: {min} to {max}"))
+    Error::invalid(format!("{name} must be from {min} to {max}, got {value}"))
 }

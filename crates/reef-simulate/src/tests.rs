@@ -200,12 +200,18 @@ fn invalid_input_is_named_on_one_line() {
     let plain = options("reef", 1.0, 1);
     for (message, part) in [
         (run(&no_network, &plain), "no network \"fixd\" (have: fixed, random, resnet152"),
-        (run(&no_device, &plain), "0 nodes of 1 GPUs"),
-        (run(&no_rate, &plain), "clients[0].arrivals.per_second is NaN"),
+        (run(&no_device, &plain), "GPUs must be from 1 to 1000000 in all, got 0 nodes of 1"),
+        (
+            run(&no_rate, &plain),
+            "clients[0].arrivals.per_second must be from 0.000001 to 10000000, got NaN",
+        ),
         (run(&good(), &options("rief", 1.0, 1)), "no scheduler \"rief\" (have: "),
         (run(&good(), &options("reef@1.10", 1.0, 1)), "scheduler \"reef@1.10\": profiles have no "),
-        (run(&good(), &options("reef", 1.0, 0)), "threads is 0"),
-        (run(&good(), &options("reef", -1.0, 1)), "seconds is -1"),
+        (run(&good(), &options("reef", 1.0, 0)), "threads must be from 1 to 256, got 0"),
+        (
+            run(&good(), &options("reef", -1.0, 1)),
+            "seconds must be from 0.000001 to 100000000, got -1",
+        ),
         (run(&fleet(1000, Vec::new()), &options("reef", 1e8, 1)), "1000 GPUs and clients for"),
     ] {
         assert!(message.contains(part) && !message.contains('\n'), "{message}");

@@ -419,8 +419,8 @@ fn fleet_is_simulated_and_bad_one_is_refused() {
         (&[&bad[..]][..], "clients[0]: no network \"nat\" (have: net)"),
         (&[&fleet, "--placement", "tight"], "no placement \"tight\" (have: spread, pack"),
         (&[&fleet, "--scheduler", "rief"], "no scheduler \"rief\" (have: "),
-        (&[&fleet, "--gpus", "0"], "1 nodes of 0 GPUs"),
-        (&[&fleet, "--time", "0"], "seconds is 0"),
+        (&[&fleet, "--gpus", "0"], "GPUs must be from 1 to 1000000 in all, got 1 nodes of 0"),
+        (&[&fleet, "--time", "0"], "seconds must be from "),
     ] {
         let said = refuses(&[&["simulate"], args].concat());
         assert!(said.contains(want), "{args:?}: {said}");

@@ -153,7 +153,7 @@ fn operator_sees_a_session_and_ends_it() {
     let address = said.strip_prefix("metrics at http://").unwrap();
     let address = address.strip_suffix("/metrics").unwrap().to_owned();
     let with = |args: &[&str]| says(&[args, &sockets].concat());
-    assert!(with(&["remote", "ps"]).starts_with("no session (1 "));
+    assert_eq!(with(&["remote", "ps"]), "no session (1 server)\n");
 
     // Without a right to it no program is real-time.
     let asks = command(&folder, &programs, &["--class", "rt"]).stderr(Stdio::piped()).output();

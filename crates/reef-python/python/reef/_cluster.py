@@ -160,4 +160,6 @@ def open_cluster(devices: str | Sequence[str], scheduler: str = "reef") -> Clust
     backends or one GPU twice.
     """
     names = devices if isinstance(devices, str) else ",".join(devices)
+    if not names:
+        raise _reef.InvalidError("devices must name at least one device")
     return Cluster(_reef.open_cluster(names, scheduler))

@@ -2,7 +2,7 @@
 
 use crate::remote::servers::{Server, Session, servers};
 use crate::report::columns::{Column, as_table};
-use crate::report::output::print;
+use crate::report::output::{self, print};
 use crate::report::time;
 use crate::report::usage::Usage;
 use anyhow::Result;
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let rows: Vec<Row> = all.into_iter().flat_map(rows).collect();
     match (count, rows.len()) {
         (0, _) => print("no server of this user runs here: `reef remote serve` starts one"),
-        (servers, 0) => print(format_args!("no session ({servers} server(s))")),
+        (servers, 0) => print(format!("no session ({})", output::count(servers, "server"))),
         _ => print(as_table(&COLUMNS, &rows)),
     }
 }
