@@ -20,7 +20,7 @@ mod remote;
 mod report;
 mod workload;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 #[cfg(not(feature = "bench"))]
 use commands::left_out::{bench, simulate};
 #[cfg(not(feature = "daemon"))]
@@ -114,7 +114,7 @@ enum Command {
 
 fn main() -> ExitCode {
     // clap prints its own errors in its own words and exits with 2.
-    match run(Cli::parse()) {
+    match run(parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if is_unread(&error) => ExitCode::SUCCESS,
         Err(error) => {
@@ -122,6 +122,25 @@ fn main() -> ExitCode {
             ExitCode::from(if is_input(&error) { 2 } else { 1 })
         }
     }
+}
+
+/// The command line of this process. A wrong one ends it.
+fn parse() -> Cli {
+    let mut command = with_negative_numbers(Cli::command());
+    match Cli::from_arg_matches_mut(&mut command.get_matches_mut()) {
+        Ok(cli) => cli,
+        Err(error) => error.format(&mut command).exit(),
+    }
+}
+
+/// Lets options have negative numbers as values. An option that takes none says so; otherwise `-1`
+/// is taken for an option.
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    let command = command.mut_args(|arg| {
+        let takes_values = arg.get_action().takes_values();
+        arg.allow_negative_numbers(takes_values)
+    });
+    command.mut_subcommands(with_negative_numbers)
 }
 
 fn run(cli: Cli) -> anyhow::Result<()> {

@@ -401,6 +401,21 @@ const FLEET: &str = r#"{
 }"#;
 
 #[test]
+fn negative_number_is_a_value_that_its_option_refuses() {
+    for (args, option) in [
+        (&["demo", "--time", "-1"][..], "--time"),
+        (&["run", "resnet18", "a.png", "--top", "-1"], "--top"),
+        (&["model", "export", "resnet18", "--out", "x", "--batch", "-1"], "--batch"),
+    ] {
+        let output = reef(args);
+        let (code, said) = (output.status.code(), text(&output.stderr));
+        assert_eq!(code, Some(2), "{args:?}: {said}");
+        let want = format!("error: invalid value '-1' for '{option} ");
+        assert!(said.starts_with(&want), "{args:?}: {said}");
+    }
+}
+
+#[test]
 fn fleet_is_simulated_and_bad_one_is_refused() {
     let folder = Folder::new("fleet");
     let fleet = folder.file("fleet.json", FLEET);
