@@ -439,6 +439,10 @@ fn invalid_limit_is_refused_and_never_ignored() {
     let unit = "GB isn't one of the units k, m, g, t, KiB, MiB, GiB, TiB (of 1024)\n";
     assert_eq!(memory("8GB"), (Some(2), format!("reef: --memory 8GB: {unit}")));
     assert_eq!(memory("0"), (Some(2), "reef: --memory 0: no program runs in 0 bytes\n".into()));
+    let least = "reef: --memory 8: must be at least 1 MiB, such as 8GiB, got 8 bytes\n";
+    assert_eq!(memory("8"), (Some(2), least.into()));
+    let alone = "reef: --compute-policy needs --compute\n";
+    assert_eq!(run(&["--compute-policy", "soft"], &[]), (Some(2), alone.into()));
     let (code, said) = run(&["--compute", "0"], &[]);
     assert_eq!((code, said), (Some(2), "reef: --compute 0: not a share of 1% to 100%\n".into()));
     let (code, said) = run(&[], &[("CUDA_DEVICE_MEMORY_LIMIT", "8GB")]);

@@ -6,6 +6,9 @@ use reef_guest::limit::{self, AccountsFile, Limits};
 use std::ffi::OsString;
 use std::time::UNIX_EPOCH;
 
+/// Least limit of memory, in bytes: a smaller one lacks its unit.
+const MIN_MEMORY: u64 = 1 << 20;
+
 /// Limits of a program and of all that it starts.
 #[derive(clap::Args)]
 pub(super) struct Limited {
@@ -49,7 +52,13 @@ pub(super) struct Set {
 pub(super) fn variables(args: &Limited, job: Option<&str>) -> Result<Set> {
     let mut set: Vec<(&str, OsString)> = Vec::new();
     if let Some(memory) = &args.memory {
-        limit::bytes(memory).map_err(|why| Usage(format!("--memory {memory}: {why}")))?;
+        let wrong = |why: &str| Usage(format!("--memory {memory}: {why}"));
+        let bytes = limit::bytes(memory).map_err(|why| wrong(&why))?;
+        if bytes < MIN_MEMORY {
+            let got = limit::format_bytes(bytes);
+            let why = format!("must be at least 1 MiB, such as 8GiB, got {got}");
+            return Err(wrong(&why).into());
+        }
         set.push(("REEF_MEMORY", memory.into()));
     }
     if let Some(compute) = &args.compute {
@@ -68,7 +77,12 @@ pub(super) fn variables(args: &Limited, job: Option<&str>) -> Result<Set> {
         let own = set.iter().find(|(of, _)| *of == name).map(|(_, value)| value.clone());
         own.or_else(|| std::env::var_os(name)).map(|value| value.to_string_lossy().into_owned())
     };
-    let Some(limits) = Limits::read(environment).map_err(Usage)? else {
+    let limits = Limits::read(environment).map_err(Usage)?;
+    let has_share = limits.as_ref().is_some_and(|limits| !limits.compute.is_empty());
+    if args.compute_policy.is_some() && !has_share {
+        return Err(Usage("--compute-policy needs --compute".into()).into());
+    }
+    let Some(limits) = limits else {
         return Ok(Set { variables: set, has_memory: false });
     };
     let folder = std::path::absolute(limit::folder(environment)).context("where this runs")?;
