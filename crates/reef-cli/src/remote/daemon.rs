@@ -295,6 +295,9 @@ fn reason(body: &[u8]) -> String {
         return said.to_owned();
     }
     let text = String::from_utf8_lossy(body);
+    if text.trim_start().starts_with('<') {
+        return "a web page, not a daemon's answer".into();
+    }
     text.lines().next().unwrap_or_default().chars().take(SHOWN).collect()
 }
 
@@ -311,6 +314,13 @@ mod tests {
             let said = tcp(wrong).unwrap_err().to_string();
             assert!(said.contains("must be http://HOST:PORT, got "), "{wrong}: {said}");
         }
+    }
+
+    #[test]
+    fn reason_is_the_daemons_or_that_another_server_answered() {
+        assert_eq!(reason(br#"{"error": "no such model"}"#), "no such model");
+        assert_eq!(reason(b"busy\nmore"), "busy");
+        assert_eq!(reason(b"<!DOCTYPE HTML>\n<html>"), "a web page, not a daemon's answer");
     }
 
     #[test]

@@ -59,6 +59,17 @@ fn status_lists_devices_and_models() {
     );
 }
 
+/// As if the variable was not set. The folder would be that of the working directory otherwise.
+#[test]
+fn empty_runtime_folder_is_that_of_the_user() {
+    let folder = Folder::new("ctl-empty-variable");
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_reef"));
+    command.args(["ctl", "status"]).env("XDG_RUNTIME_DIR", "").current_dir(folder.path(""));
+    let output = command.output().unwrap();
+    let said = [text(&output.stdout), text(&output.stderr)].concat();
+    assert!(said.contains("/reef-") && said.contains("/http.sock"), "{said}");
+}
+
 #[test]
 fn drained_device_leaves_its_models_to_the_other_one() {
     let folder = Folder::new("ctl-drain");

@@ -95,7 +95,10 @@ fn absent_daemon_is_wrong_only_if_needed() {
     let said = text(&output.stdout);
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(1), "reef: wrong: daemon\n"));
     assert!(said.lines().count() <= 24, "more than a screen: {said}");
-    assert!(said.contains("WRONG daemon") && said.contains("→ reef serve --guests &"), "{said}");
+    assert!(
+        said.contains("WRONG daemon") && said.contains("→ reef serve --guests --socket-dir "),
+        "{said}"
+    );
     assert!(!said.contains('\x1b'), "colours are for terminals: {said}");
 }
 
@@ -132,7 +135,8 @@ fn machine_without_a_driver_is_not_wrong() {
         (&found["driver"]["state"], &found["gpu"]["state"]),
         (&"absent".into(), &"absent".into())
     );
-    assert_eq!(found["daemon"]["remedy"], "reef serve &");
+    let start = format!("reef serve --socket-dir {} &", folder.path(""));
+    assert_eq!(found["daemon"]["remedy"], start);
     assert_eq!(found["daemon"]["found"], format!("no daemon at {}", folder.path("http.sock")));
     assert!(!checks(&folder, &["--need", "gpu"], &[("REEF_CUDA", "")]).0);
 }

@@ -22,8 +22,9 @@ const STICKY: u32 = 0o1000;
 /// Returns the folder of a daemon's sockets: the configured one, or the user's own.
 pub fn folder(configured: Option<&Path>) -> PathBuf {
     let uid = rustix::process::getuid().as_raw();
-    let runtime = || std::env::var_os("XDG_RUNTIME_DIR").map(|dir| Path::new(&dir).join("reef"));
-    let default = || runtime().unwrap_or_else(|| std::env::temp_dir().join(format!("reef-{uid}")));
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty());
+    let runtime = runtime.map(|dir| Path::new(&dir).join("reef"));
+    let default = || runtime.unwrap_or_else(|| std::env::temp_dir().join(format!("reef-{uid}")));
     configured.map_or_else(default, Path::to_path_buf)
 }
 

@@ -11,9 +11,8 @@ use std::time::Duration;
 
 /// Longest time of an answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Commands that start one: where programs can be guests, and where only networks can run.
-const START_WITH_GUESTS: &str = "reef serve --guests &";
-const START: &str = "reef serve &";
+/// Option of a daemon where programs can be guests; elsewhere only networks can run.
+const GUESTS: &str = " --guests";
 
 /// Findings of the daemon whose sockets are in this folder, and of the rights of this user there.
 /// Without a driver there are no unmodified programs.
@@ -48,13 +47,15 @@ fn described(daemon: &Daemon) -> String {
 
 /// No daemon answers. A folder or a socket that is there says that something else is the matter.
 fn without(why: &str, folder: Option<&Path>, has_driver: bool) -> [Finding; 2] {
-    let start = if has_driver { START_WITH_GUESTS } else { START };
-    let rights = Finding::absent(Check::Rights, "unknown without a daemon", start);
+    let guests = if has_driver { GUESTS } else { "" };
+    let place = folder.map(|folder| format!(" --socket-dir {}", folder.display()));
+    let start = format!("reef serve{guests}{} &", place.unwrap_or_default());
+    let rights = Finding::absent(Check::Rights, "unknown without a daemon", &start);
     let is_left = reef_serve::folder(folder).join("http.sock").exists();
     let daemon = if is_left {
         Finding::wrong(Check::Daemon, why, &format!("start it again: {start}"))
     } else {
-        Finding::absent(Check::Daemon, why, start)
+        Finding::absent(Check::Daemon, why, &start)
     };
     [daemon, rights]
 }
