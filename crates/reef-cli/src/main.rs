@@ -168,7 +168,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::K8s(command) => k8s::run(&command),
         #[cfg(feature = "remote")]
         Command::Remote(command) => commands::remote::command::run(command),
-        Command::Completions(args) => completions::run(&args, Cli::command()),
+        Command::Completions(args) => completions::run(&args, &Cli::command()),
         Command::Man => man::run(Cli::command()),
     }
 }

@@ -22,7 +22,8 @@ pub(crate) fn run(mut command: Command) -> Result<()> {
 
 /// Adds the commands below `command`, with their options.
 fn add(page: &mut String, command: &Command) {
-    for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
+    let is_shown = |below: &&Command| below.get_name() != "help" && !below.is_hide_set();
+    for below in command.get_subcommands().filter(is_shown) {
         let usage = below.clone().render_usage().to_string();
         let usage = usage.trim_start_matches("Usage: ").trim();
         let about = below.get_long_about().or(below.get_about()).map(ToString::to_string);

@@ -351,6 +351,7 @@ fn every_shell_gets_its_completions() {
         for word in ["bench", "start", "completions", "trace"] {
             assert!(script.contains(word), "{shell}: {word}");
         }
+        assert!(!script.contains("checkpointer"), "{shell}: no user calls it");
     }
     assert_eq!(reef(&["completions", "tcsh"]).status.code(), Some(2));
 }
@@ -362,6 +363,7 @@ fn manual_page_has_every_command_and_plain_roff() {
     for command in ["reef doctor", "reef ctl drain", "reef bench start", "reef model verify"] {
         assert!(page.contains(&format!(".SS {command}")), "{command}: {page}");
     }
+    assert!(!page.contains("checkpointer"), "no user calls it: {page}");
     for line in page.lines().filter(|line| line.starts_with('.')) {
         let request = line.split(' ').next().unwrap();
         assert!([".TH", ".SH", ".SS", ".TP", ".nf", ".fi"].contains(&request), "{line}");
