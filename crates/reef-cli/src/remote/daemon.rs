@@ -142,6 +142,9 @@ impl fmt::Display for Error {
         match self {
             Self::Absent(place, option) => f.write_str(&no_daemon(place, "reef serve", option)),
             Self::Gone(why) => f.write_str(why),
+            Self::Refused(status @ StatusCode::UNAUTHORIZED, why) => {
+                write!(f, "{status}: {why}; --token-file names a file with a token of the daemon")
+            }
             Self::Refused(status, why) => write!(f, "{status}: {why}"),
         }
     }
@@ -321,6 +324,15 @@ mod tests {
         assert_eq!(reason(br#"{"error": "no such model"}"#), "no such model");
         assert_eq!(reason(b"busy\nmore"), "busy");
         assert_eq!(reason(b"<!DOCTYPE HTML>\n<html>"), "a web page, not a daemon's answer");
+    }
+
+    #[test]
+    fn refusal_without_a_token_names_the_option() {
+        let said = Error::Refused(StatusCode::UNAUTHORIZED, "a token is required".into());
+        let want = "401 Unauthorized: a token is required; --token-file names a file with a token of the daemon";
+        assert_eq!(said.to_string(), want);
+        let said = Error::Refused(StatusCode::FORBIDDEN, "no".into());
+        assert_eq!(said.to_string(), "403 Forbidden: no");
     }
 
     #[test]
