@@ -13,7 +13,7 @@ pub(crate) enum Command {
     Load(models::One),
     /// Unload a model.
     Unload(models::One),
-    /// Take a device out of service and move its models to the other devices.
+    /// Take a device out of service until the daemon restarts: its models move to others.
     Drain(devices::Args),
     /// Record what ran on the daemon's device, for Perfetto.
     Trace(trace::Args),
