@@ -97,6 +97,8 @@ fn one_scheduler_shows_each_client() {
     let output = reef(&disb(&file, &["--map", "vgg19-imagenet=resnet18", "--scheduler", "reset"]));
     let said = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
+    let steps = text(&output.stderr);
+    assert!(steps.contains("\nreef: and 3 requests of each of 3 tasks alone ("), "{steps}");
     assert!(said.contains("resnet18 is resnet18, vgg19-imagenet is resnet18"), "{said}");
     for client in ["a_rt", "b_be", "c_rt", "all RT", "all BE"] {
         assert!(said.lines().any(|line| line.contains(&format!(" {client} "))), "{client}: {said}");

@@ -9,6 +9,7 @@ use super::measure::Bench;
 use super::names;
 use super::record::Record;
 use crate::commands::bench::policy::Policy;
+use crate::report::output::count;
 use crate::report::progress::Progress;
 use crate::report::results::BenchTarget;
 use crate::workload::baselines;
@@ -40,7 +41,7 @@ fn on_daemon(args: &Args, workload: &Workload, models: &BTreeMap<String, String>
     args.common.make_folder()?;
     let (plan, options) = (args.plan(), args.options(workload));
     let progress = Progress::new(3 * workload.tasks.len() + plan.len(), args.common.json);
-    progress.expect(plan.len(), options.lead + options.time);
+    expect(&progress, args, workload, plan.len());
     let begins = |step: &str| progress.begin(step);
     let folder = reef_serve::folder(args.folder.as_deref());
     let mut clients = Clients::connect(workload, models, options, &folder, &args.file, begins)?;
@@ -57,6 +58,17 @@ fn on_daemon(args: &Args, workload: &Workload, models: &BTreeMap<String, String>
     }
     progress.finish();
     record.show()
+}
+
+/// Says how long it takes: the runs by their time, and what comes before them by its requests.
+fn expect(progress: &Progress, args: &Args, workload: &Workload, runs: usize) {
+    let options = args.options(workload);
+    progress.expect(runs, options.lead + options.time);
+    if !args.common.json {
+        let requests = options.warm_ups.saturating_add(options.alone);
+        let tasks = count(workload.tasks.len(), "task");
+        note!("reef: and {requests} requests of each of {tasks} alone (--warm-ups and --alone)");
+    }
 }
 
 /// The bench, on whichever device was named.
@@ -76,7 +88,7 @@ impl reef::Visit for Disb<'_> {
         args.common.make_folder()?;
         let (plan, options) = (args.plan(), args.options(workload));
         let progress = Progress::new(3 * workload.tasks.len() + plan.len(), args.common.json);
-        progress.expect(plan.len(), options.lead + options.time);
+        expect(&progress, args, workload, plan.len());
         let works = self.works(&device, &progress)?;
         let bench = Bench { device: &device, workload, works, options };
         let alone =
