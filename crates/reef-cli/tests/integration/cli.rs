@@ -297,8 +297,9 @@ fn demo_begins_with_long_blocks_and_ends_with_a_sentence() {
     assert_eq!(start("BE alone")["rt_start_delay_us"]["count"], 0);
 
     let said = says(&line);
-    let last = said.lines().last().unwrap();
-    assert!(last.starts_with("Next to networks a request took "), "{said}");
+    // On a busy machine one more line says so.
+    let is_last = |line: &&str| line.starts_with("Next to networks a request took ");
+    let last = said.lines().rfind(is_last).expect(&said);
     let [reef, priorities] = [" reef ", " stream-priority "].map(|name| {
         let row = said.lines().rfind(|line| line.starts_with(name)).unwrap(); // of the last table
         let mut words = row.split_whitespace().rev();
