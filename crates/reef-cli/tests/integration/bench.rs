@@ -436,6 +436,34 @@ fn the_way_to_a_daemon_is_measured_next_to_the_library() {
     assert!(refuses(&other).contains("no-such-network"));
 }
 
+#[test]
+fn killed_bench_leaves_no_daemon() {
+    let network =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../reef-models/tests/onnx/mobilenet-13.onnx");
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_reef"));
+    command.args(["bench", "local", network, "--device", "cpu:0?units=1", "--json"]);
+    command.args(["--requests", "1000000"]).stdout(std::process::Stdio::null());
+    let mut bench = command.spawn().unwrap();
+    let folder = |name: &str| {
+        let name = format!("reef-bench-local-{}-{name}", bench.id());
+        std::env::temp_dir().join(name)
+    };
+    let folders = ["defaults", "spinning"].map(folder);
+    let answers = |is_there: bool| {
+        let begin = std::time::Instant::now();
+        let socket = folders[0].join("local.sock");
+        while std::os::unix::net::UnixStream::connect(&socket).is_ok() != is_there {
+            assert!(begin.elapsed() < std::time::Duration::from_secs(120), "{is_there}");
+            std::thread::sleep(std::time::Duration::from_millis(10)); // sleep: poll of a condition
+        }
+    };
+    answers(true);
+    bench.kill().unwrap();
+    bench.wait().unwrap();
+    answers(false);
+    folders.iter().for_each(|folder| drop(std::fs::remove_dir_all(folder)));
+}
+
 /// Clients next to a kernel that doesn't end go on as without it, and its own client gets an error.
 #[test]
 fn hung_kernel_costs_its_own_client_alone() {

@@ -4,10 +4,12 @@ use super::args::Args;
 use anyhow::{Context, Result, bail};
 use reef::models::{Port, Ports};
 use reef_serve::{Class, Client, Options};
+use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 use serde_json::json;
 use std::fs::{self, DirBuilder, File};
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
 use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
@@ -51,6 +53,7 @@ impl Daemon {
             command.args(["--set", &format!("times.spin_us={}", spin.as_micros())]);
         }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(&log)?);
+        end_with_this_thread(&mut command);
         let mut child = command.spawn().with_context(|| reef.display().to_string())?;
         let printed = BufReader::new(child.stdout.take().expect("piped"));
         let mut daemon = Self { folder, model, child, _printed: printed };
@@ -83,6 +86,19 @@ impl Daemon {
         };
         Ok(Client::connect(&self.model, &options)?)
     }
+}
+
+/// Has the system kill a process when the thread that starts it ends: a bench that is killed drops
+/// nothing.
+fn end_with_this_thread(command: &mut Command) {
+    let parent = getpid();
+    let prepare = move || -> io::Result<()> {
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        if getppid() == Some(parent) { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
+    };
+    // SAFETY: between fork and exec the closure makes system calls alone, none of which allocates
+    // or takes a lock.
+    unsafe { command.pre_exec(prepare) };
 }
 
 impl Drop for Daemon {
