@@ -14,12 +14,12 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args, command: &Command) -> Result<()> {
     let mut script = Vec::new();
-    generate(args.shell, &mut shown(command), "reef", &mut script);
+    generate(args.shell, &mut visible(command), "reef", &mut script);
     print_text(&script)
 }
 
 /// The command without those that users do not call.
-fn shown(command: &Command) -> Command {
+fn visible(command: &Command) -> Command {
     let below = command.get_subcommands().filter(|below| !below.is_hide_set());
     Command::new("reef")
         .version(env!("CARGO_PKG_VERSION"))

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn block_of_another_length_is_said() {
+    fn summary_names_a_block_of_another_length() {
         let said = [100.0, 92.0, 0.0, 909.0, 40.0].map(block_text);
         let other = ["1.1 ms instead of 10 ms", "25 ms instead of 10 ms"];
         assert_eq!(said, ["10 ms", "10 ms", "10 ms", other[0], other[1]]);
