@@ -1,5 +1,6 @@
 //! `reef bench` and `reef model profile`, with the least that shows that they measure.
 
+use crate::common::daemon::Daemon;
 use crate::common::{Folder, json, prints, reef, refuses, text};
 use reef::models::profile::Latencies;
 use serde_json::Value;
@@ -443,9 +444,9 @@ fn killed_bench_leaves_no_daemon() {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_reef"));
     command.args(["bench", "local", network, "--device", "cpu:0?units=1", "--json"]);
     command.args(["--requests", "1000000"]).stdout(std::process::Stdio::null());
-    let mut bench = command.spawn().unwrap();
+    let mut bench = Daemon(command.spawn().unwrap());
     let folder = |name: &str| {
-        let name = format!("reef-bench-local-{}-{name}", bench.id());
+        let name = format!("reef-bench-local-{}-{name}", bench.0.id());
         std::env::temp_dir().join(name)
     };
     let folders = ["defaults", "spinning"].map(folder);
@@ -458,8 +459,8 @@ fn killed_bench_leaves_no_daemon() {
         }
     };
     answers(true);
-    bench.kill().unwrap();
-    bench.wait().unwrap();
+    bench.0.kill().unwrap();
+    bench.0.wait().unwrap();
     answers(false);
     folders.iter().for_each(|folder| drop(std::fs::remove_dir_all(folder)));
 }
