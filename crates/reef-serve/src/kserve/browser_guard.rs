@@ -1,6 +1,7 @@
-//! Guard against requests that a web page makes a browser send, from an unauthenticated address.
+//! Guard against requests that a web page makes a browser send, where no token is shown.
 //!
-//! A browser on the machine reaches a daemon on loopback. It names the page (`Origin`), forms have
+//! A browser on the machine reaches a daemon on loopback, and a Unix socket through a tunnel of `ssh`
+//! from loopback. It shows a client's certificate by itself. It names the page (`Origin`), forms have
 //! content types of their own, and a page whose name resolves to loopback sends that name as
 //! `Host`.
 
@@ -27,28 +28,32 @@ pub(super) fn is_page(path: &str) -> bool {
     PAGE_PATHS.contains(&path)
 }
 
-/// Refuses a request of a web page, unless its sender is authenticated. The daemon's own page is
-/// for browsers: they reach it through a Unix socket too, by a tunnel of `ssh` from loopback.
+/// Refuses a request of a web page, unless it shows a token. Programs may send any name without a
+/// dot to a Unix socket: a web page has none of these.
 ///
 /// # Errors
 ///
 /// `Denied`.
 pub(super) fn check(peer: &Peer, path: &str, headers: &HeaderMap) -> Result<()> {
-    let is_loopback = match peer.principal {
-        Principal::Address(address) => address.is_loopback(),
-        Principal::Loopback(_) => true,
-        Principal::User(_) if is_page(path) => true,
-        _ => return Ok(()),
-    };
     let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("\u{fffd}"));
     let host = text(header::HOST).unwrap_or_default();
-    if is_loopback && !host.is_empty() && !is_local(host) {
+    let must_be_local = match peer.principal {
+        Principal::Token(_) => return Ok(()),
+        Principal::Address(address) => address.is_loopback(),
+        Principal::Loopback(_) => true,
+        Principal::User(_) => is_page(path) || is_domain(host),
+        Principal::Certificate(_) => false, // TLS has checked the name
+    };
+    if must_be_local && !host.is_empty() && !is_local(host) {
         return Err(denied("Host", host, "must be localhost or an address on loopback"));
     }
     if let Some(origin) = text(header::ORIGIN)
         && origin.split_once("://").is_none_or(|(_, from)| from != host)
     {
         return Err(denied("Origin", origin, "web pages must not send requests"));
+    }
+    if !peer.principal.is_anonymous() {
+        return Ok(()); // `curl -d` sends the type of a form; a browser adds its `Origin`
     }
     let kind = text(header::CONTENT_TYPE).unwrap_or_default();
     let plain = kind.split(';').next().unwrap_or_default().trim();
@@ -73,6 +78,12 @@ fn is_local(host: &str) -> bool {
     name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
 }
 
+/// True if the host is a name with a dot, as those of web pages. The path of a socket, which some
+/// clients send, has a `%` or a `/`.
+fn is_domain(host: &str) -> bool {
+    host.contains('.') && !host.contains(['%', '/'])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,7 +106,6 @@ mod tests {
     #[test]
     fn page_through_a_tunnel_needs_a_local_host_name() {
         let user = |path, host| says_to(Principal::User(0), path, &[("host", host)]);
-        assert_eq!(user("/v2", "evil.example"), Ok(()), "the kernel states the peer");
         for path in PAGE_PATHS {
             assert_eq!(user(path, "localhost:8000"), Ok(()));
             assert!(user(path, "evil.example").is_err(), "{path}");
@@ -106,6 +116,30 @@ mod tests {
             Ok(()),
             "it has shown a token"
         );
+    }
+
+    #[test]
+    fn call_through_a_tunnel_is_not_of_a_web_page() {
+        let user = |pairs: &[_]| says_to(Principal::User(0), "/v2", pairs);
+        for host in ["localhost:8000", "127.0.0.1", "reef", "%2Frun%2Freef%2Fhttp.sock"] {
+            assert_eq!(user(&[("host", host)]), Ok(()), "{host}");
+        }
+        assert!(user(&[("host", "evil.example:8000")]).is_err());
+        for origin in ["http://evil.example", "http://localhost:3000", "null"] {
+            assert!(user(&[("host", "localhost:8000"), ("origin", origin)]).is_err(), "{origin}");
+        }
+        let form = ("content-type", "application/x-www-form-urlencoded");
+        assert_eq!(user(&[("host", "localhost"), form]), Ok(()), "`curl -d` sends it");
+    }
+
+    #[test]
+    fn certificate_that_a_browser_shows_is_not_for_other_pages() {
+        let alice = |origin| {
+            let pairs = [("host", "gpu1.example"), ("origin", origin)];
+            says_to(Principal::Certificate("alice".into()), "/v2", &pairs)
+        };
+        assert_eq!(alice("https://gpu1.example"), Ok(()));
+        assert!(alice("https://evil.example").is_err());
     }
 
     #[test]
@@ -133,7 +167,5 @@ mod tests {
         for kind in ["text/plain;charset=UTF-8", "multipart/form-data; boundary=x"] {
             assert!(said(("content-type", kind)).is_err(), "{kind}");
         }
-        let user = says_to(Principal::User(0), "/v2", &[("origin", "http://x")]);
-        assert_eq!(user, Ok(()), "the kernel states the peer");
     }
 }

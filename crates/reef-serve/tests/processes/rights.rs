@@ -50,6 +50,13 @@ fn unauthenticated_peers_run_best_effort_work_only() {
     assert!(daemon.say(rebound).starts_with("HTTP/1.1 403"));
     assert!(daemon.get("/v2/models/tiny/ready").starts_with("HTTP/1.1 200"), "it is still there");
 
+    // A tunnel to the Unix socket, as the page is shown by, makes a browser the daemon's user.
+    let rebound = "host: evil.example:8000\r\norigin: http://evil.example:8000\r\n";
+    for headers in ["host: localhost\r\norigin: http://evil.example\r\n", rebound] {
+        let call = format!("POST {unload} HTTP/1.1\r\n{headers}content-length: 0\r\n\r\n");
+        let mut page = Http::connect(daemon.folder()).unwrap();
+        assert_eq!(page.ask(call.as_bytes()).unwrap().0, 403, "{headers}");
+    }
     let mut owner = Http::connect(daemon.folder()).unwrap();
     assert_eq!(owner.ask(&post(unload, "")).unwrap().0, 200, "the daemon's own user may");
     assert!(daemon.get("/v2/models/tiny/ready").starts_with("HTTP/1.1 404"));
