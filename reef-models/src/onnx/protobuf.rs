@@ -12,6 +12,9 @@ use crate::memory::list::List;
 /// Longest name or path: errors quote them.
 const MAX_TEXT_LEN: usize = 4096;
 
+/// Maximum number of a field, which begins at 1.
+const MAX_NUMBER: u64 = (1 << 29) - 1;
+
 /// Reason for which bytes are not a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Malformed(pub(super) String);
@@ -54,6 +57,10 @@ impl<'a> Fields<'a> {
             return Ok(None);
         }
         let key = self.varint()?;
+        let number = key >> 3;
+        if !(1..=MAX_NUMBER).contains(&number) {
+            return Err(Malformed(format!("field of number {number}"))); // also a file of zeros
+        }
         let value = match key & 7 {
             0 => Value::Varint(self.varint()?),
             1 => Value::Fixed64(u64::from_le_bytes(*self.array()?)),
@@ -64,7 +71,7 @@ impl<'a> Fields<'a> {
             5 => Value::Fixed32(u32::from_le_bytes(*self.array()?)),
             kind => return Err(Malformed(format!("field of unknown kind {kind}"))),
         };
-        Ok(Some((key >> 3, value)))
+        Ok(Some((number, value)))
     }
 
     fn varint(&mut self) -> Result<u64> {
@@ -216,5 +223,7 @@ mod tests {
         let huge = [0x12, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f];
         assert!(say(&huge).ends_with("bytes wanted, 0 there"));
         assert_eq!(say(&[0x0b]), "field of unknown kind 3");
+        assert_eq!(say(&[0; 1000]), "field of number 0", "a file that was never written");
+        assert_eq!(say(&[0x80, 0x80, 0x80, 0x80, 0x10, 0]), "field of number 536870912");
     }
 }
