@@ -5,7 +5,7 @@ use super::fault::Fault;
 use super::file::{GraphFile, ModelFile, NodeFile, TensorFile};
 use crate::errors::error::{Error, Result};
 use crate::files::whole;
-use crate::memory::budget::Budget;
+use crate::memory::budget::{Budget, Charge};
 use crate::memory::ledger::Ledger;
 use reef_files::Created;
 use std::collections::BTreeSet;
@@ -35,7 +35,8 @@ const TAKEN: [&str; 7] = [
 ///
 /// `Io` if one of them can't be read, is there already or can't be written; `Onnx` if it is not an
 /// ONNX file or names a file outside of its folder, or one that a model's folder has a meaning for;
-/// `Memory`; errors of `check`.
+/// `Memory` if one of them, or the files of weights together, are larger than the budget; errors of
+/// `check`.
 pub fn copy(
     path: impl AsRef<Path>,
     folder: impl AsRef<Path>,
@@ -51,8 +52,10 @@ pub fn copy(
     let mut made = Created::default();
     write(&mut made, &to.join(MODEL), |file| file.write_all(&bytes))?;
     drop(bytes);
-    for (place, real) in &others {
-        write(&mut made, &to.join(place), |file| copy_regular(real, file))?;
+    let charges: Vec<_> =
+        others.iter().map(|(_, real)| charge(real, &ledger)).collect::<Result<_>>()?;
+    for ((place, real), (length, _)) in others.iter().zip(&charges) {
+        write(&mut made, &to.join(place), |file| copy_regular(real, *length, file))?;
     }
     check()?;
     made.keep();
@@ -98,11 +101,20 @@ fn free(place: (PathBuf, PathBuf)) -> Result<(PathBuf, PathBuf), String> {
     }
 }
 
-/// Copies as many bytes as a regular file has now.
-fn copy_regular(from: &Path, to: &mut File) -> io::Result<()> {
+/// Takes the length of a file of weights from the budget, because tensors may take all of it. A file
+/// of holes would fill the disk.
+fn charge(path: &Path, ledger: &Ledger) -> Result<(u64, Charge)> {
+    let name = || path.display().to_string();
+    let io = |error: io::Error| Error::Io { file: name(), why: error.to_string() };
+    let length = reef_files::regular(path).and_then(|file| file.metadata()).map_err(io)?.len();
+    let memory = |why| Error::Memory { file: name(), at: "all of it".into(), why };
+    Ok((length, ledger.charge(length).map_err(memory)?))
+}
+
+/// Copies at most `length` bytes of a regular file.
+fn copy_regular(from: &Path, length: u64, to: &mut File) -> io::Result<()> {
     let from = reef_files::regular(from)?;
-    let bytes = from.metadata()?.len();
-    io::copy(&mut from.take(bytes), to).map(drop)
+    io::copy(&mut from.take(length), to).map(drop)
 }
 
 fn write(

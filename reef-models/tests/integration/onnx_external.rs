@@ -224,3 +224,16 @@ fn weights_with_the_name_of_another_part_are_not_copied() {
         assert!(!folder.0.join("new").exists());
     }
 }
+
+#[test]
+fn weights_above_the_budget_are_not_copied() {
+    let folder = Folder::new("copy-large");
+    folder.write_weights("model/m.data");
+    sees_ones(folder.load_from("m.data"));
+    let weights = std::fs::File::options().write(true).open(folder.0.join("model/m.data"));
+    weights.and_then(|file| file.set_len(64 << 20)).unwrap(); // holes take no room
+    let (from, to) = (folder.0.join("model/m.onnx"), folder.0.join("new"));
+    let error = copy(from, &to, &Budget::new(1 << 20), || Ok(())).unwrap_err();
+    assert!(matches!(error, Error::Memory { .. }), "{error}");
+    assert!(!to.exists());
+}
