@@ -10,7 +10,7 @@ use crate::report::usage::Usage;
 use anyhow::{Context, Result};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::CONTENT_TYPE;
+use hyper::header::{CONTENT_TYPE, HOST, HeaderMap};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -20,7 +20,7 @@ use reef_guest::unix_peer::Peer;
 use serde_json::json;
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -37,6 +37,8 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time after which a server tries to accept again where the system could not.
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(50);
+/// Text for a client that a web page may have made a browser be.
+const HOST_REFUSED: &str = "Host: must be localhost or an address, as no web page has it";
 /// Text for the client of a session that is ended.
 const ENDED: &str = "the operator of the server has ended it";
 
@@ -196,6 +198,14 @@ impl Scrapes {
     }
 }
 
+/// True if a web page may have sent it: the owner of a name with a dot can make it resolve to
+/// loopback.
+fn is_of_page(headers: &HeaderMap) -> bool {
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    name.contains('.') && name.parse::<Ipv4Addr>().is_err()
+}
+
 async fn serve<S>(stream: S, control: Arc<Control>, scrapes: Scrapes, is_owner: bool)
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
@@ -203,8 +213,11 @@ where
     let service = service_fn(move |request: Request<Incoming>| {
         let (control, scrapes) = (control.clone(), scrapes.clone());
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let is_refused = !is_owner && is_of_page(request.headers());
         async move {
-            let answer = if method == Method::GET && path == "/metrics" {
+            let answer = if is_refused {
+                Ok((StatusCode::FORBIDDEN, "text/plain", HOST_REFUSED.to_owned()))
+            } else if method == Method::GET && path == "/metrics" {
                 let kind = "text/plain; version=0.0.4; charset=utf-8";
                 scrapes.text(control).await.map(|text| (StatusCode::OK, kind, text))
             } else {
@@ -301,6 +314,27 @@ mod tests {
         };
         // On a busy machine one may take as long.
         assert!((0..5).any(|_| scrape() < REQUEST_TIMEOUT / 2), "it waits for the others' timeout");
+    }
+
+    #[test]
+    fn metrics_are_refused_to_web_pages() {
+        let folder = tempfile::tempdir().unwrap();
+        let control = Control { sessions: Sessions::default(), listening: Vec::new() };
+        let loopback = Some(([127, 0, 0, 1], 0).into());
+        let address = start(control, Some(folder.path()), loopback).unwrap().unwrap();
+        for (host, want) in [
+            ("localhost", "200"),
+            ("127.0.0.1:7735", "200"),
+            ("[::1]:7735", "200"),
+            ("evil.example", "403"),
+            ("127.0.0.1.evil.example:7735", "403"),
+        ] {
+            let (mut stream, mut answer) = (TcpStream::connect(address).unwrap(), String::new());
+            let request = format!("GET /metrics HTTP/1.1\r\nhost: {host}\r\n\r\n");
+            stream.write_all(request.as_bytes()).unwrap();
+            stream.read_to_string(&mut answer).unwrap();
+            assert!(answer.starts_with(&format!("HTTP/1.1 {want} ")), "{host}: {answer}");
+        }
     }
 
     /// Counts how many threads ask it at a time.

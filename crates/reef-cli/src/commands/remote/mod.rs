@@ -8,6 +8,7 @@ pub(crate) mod command;
 mod control;
 #[cfg(feature = "daemon")]
 mod end;
+mod lines;
 #[cfg(feature = "daemon")]
 mod migration;
 #[cfg(feature = "daemon")]

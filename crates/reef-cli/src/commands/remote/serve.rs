@@ -2,6 +2,7 @@
 
 #[cfg(feature = "daemon")]
 use super::control;
+use super::lines::Lines;
 use crate::report::output::print;
 use crate::report::usage::Usage;
 use anyhow::Result;
@@ -159,7 +160,8 @@ pub(crate) fn run(args: Serve) -> Result<()> {
     if let Some(address) = metrics {
         print(format_args!("metrics at http://{address}/metrics"))?;
     }
-    listener.run(&server, |error| note!("reef: {error}"));
+    let lines = Arc::new(Lines::new());
+    listener.run(&server, move |error| lines.print(error));
     Ok(())
 }
 
