@@ -5,6 +5,8 @@
 //! id up in a table that checks all three: a stale, foreign or invented id is an error.
 
 use crate::error::{Error, Result};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 
 /// Name of an object: `tag` 8 bits, `generation` 24 bits, `index` 32 bits, from the top.
@@ -85,19 +87,20 @@ impl Mint {
     }
 }
 
-/// Objects by id, at the server.
+/// Objects by id, at the server. A client chooses the indices, so these take no memory.
 #[derive(Debug)]
 pub struct Table<T> {
     tag: u8,
     name: &'static str,
     max: usize,
-    entries: Vec<Option<(u32, T)>>,
+    /// Generations and objects by their indices.
+    entries: BTreeMap<u32, (u32, T)>,
 }
 
 impl<T> Table<T> {
     /// A table of at most `max` objects with this tag, called `name` in errors.
     pub fn new(tag: u8, name: &'static str, max: usize) -> Self {
-        Self { tag, name, max, entries: Vec::new() }
+        Self { tag, name, max, entries: BTreeMap::new() }
     }
 
     /// Records an object under the id that the client chose.
@@ -106,18 +109,15 @@ impl<T> Table<T> {
     ///
     /// `Protocol` if the tag is another, the index is too high or in use.
     pub fn insert(&mut self, id: Id, value: T) -> Result<()> {
-        let (name, index) = (self.name, id.index() as usize);
-        if id.tag() != self.tag || index >= self.max {
+        let (name, index) = (self.name, id.index());
+        if id.tag() != self.tag || index as usize >= self.max {
             let max = self.max;
             return Err(Error::Protocol(format!("{name} {id}: cannot be made (at most {max})")));
         }
-        if self.entries.len() <= index {
-            self.entries.resize_with(index + 1, || None);
-        }
-        if self.entries[index].is_some() {
+        let Entry::Vacant(entry) = self.entries.entry(index) else {
             return Err(Error::Protocol(format!("{name} {id}: its index is in use")));
-        }
-        self.entries[index] = Some((id.generation(), value));
+        };
+        entry.insert((id.generation(), value));
         Ok(())
     }
 
@@ -127,10 +127,8 @@ impl<T> Table<T> {
     ///
     /// `Protocol` if it names none.
     pub fn get(&self, id: Id) -> Result<&T> {
-        match self.entries.get(id.index() as usize) {
-            Some(Some((generation, value)))
-                if id.tag() == self.tag && *generation == id.generation() =>
-            {
+        match self.entries.get(&id.index()) {
+            Some((generation, value)) if id.tag() == self.tag && *generation == id.generation() => {
                 Ok(value)
             }
             _ => Err(self.none(id)),
@@ -139,16 +137,14 @@ impl<T> Table<T> {
 
     /// Returns all objects.
     pub fn values(&self) -> impl Iterator<Item = &T> {
-        self.entries.iter().flatten().map(|(_, value)| value)
+        self.entries.values().map(|(_, value)| value)
     }
 
     /// Returns all objects with their ids.
     pub fn iter(&self) -> impl Iterator<Item = (Id, &T)> {
-        let entries = self.entries.iter().enumerate();
-        entries.filter_map(|(index, entry)| {
-            let (generation, value) = entry.as_ref()?;
-            Some((Id::new(self.tag, *generation, index as u32), value))
-        })
+        let tag = self.tag;
+        let entries = self.entries.iter();
+        entries.map(move |(index, (generation, value))| (Id::new(tag, *generation, *index), value))
     }
 
     fn none(&self, id: Id) -> Error {
@@ -162,7 +158,7 @@ impl<T> Table<T> {
     /// `Protocol` if the id names none.
     pub fn remove(&mut self, id: Id) -> Result<T> {
         self.get(id)?;
-        let taken = self.entries[id.index() as usize].take();
+        let taken = self.entries.remove(&id.index());
         taken.map(|(_, value)| value).ok_or_else(|| self.none(id))
     }
 }
@@ -190,6 +186,16 @@ mod tests {
         mint.generations[third.index() as usize] = MAX_GENERATION;
         mint.release(third);
         assert_eq!(mint.mint().index(), 2, "a used-up index is not given out again");
+    }
+
+    #[test]
+    fn index_of_an_object_takes_no_memory() {
+        let mut table = Table::new(1, "buffer", usize::MAX);
+        let id = Id::new(1, 0, u32::MAX);
+        table.insert(id, [0_u64; 64]).unwrap();
+        assert!(table.get(id).is_ok());
+        assert_eq!(table.iter().map(|(id, _)| id).collect::<Vec<_>>(), [id]);
+        assert!(table.remove(id).is_ok() && table.values().next().is_none());
     }
 
     #[test]
