@@ -101,8 +101,8 @@ fn free(place: (PathBuf, PathBuf)) -> Result<(PathBuf, PathBuf), String> {
     }
 }
 
-/// Takes the length of a file of weights from the budget, because tensors may take all of it. A file
-/// of holes would fill the disk.
+/// Takes the length of a file of weights from the budget, because tensors may take all of it. A
+/// file of holes would fill the disk.
 fn charge(path: &Path, ledger: &Ledger) -> Result<(u64, Charge)> {
     let name = || path.display().to_string();
     let io = |error: io::Error| Error::Io { file: name(), why: error.to_string() };

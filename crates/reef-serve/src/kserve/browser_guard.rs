@@ -1,9 +1,9 @@
 //! Guard against requests that a web page makes a browser send, where no token is shown.
 //!
-//! A browser on the machine reaches a daemon on loopback, and a Unix socket through a tunnel of `ssh`
-//! from loopback. It shows a client's certificate by itself. It names the page (`Origin`), forms have
-//! content types of their own, and a page whose name resolves to loopback sends that name as
-//! `Host`.
+//! A browser on the machine reaches a daemon on loopback, and a Unix socket through a tunnel of
+//! `ssh` from loopback. It shows a client's certificate by itself. It names the page (`Origin`),
+//! forms have content types of their own, and a page whose name resolves to loopback sends that
+//! name as `Host`.
 
 use crate::error::{Error, Result};
 use crate::name::excerpt;
