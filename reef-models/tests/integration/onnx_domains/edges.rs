@@ -320,3 +320,25 @@ fn shrinking_axes_of_old_files_take_the_next_element() {
     assert_eq!(resized(10, 4, &["x", "less"], &[]), [0.0, 2.0]);
     assert_eq!(resized(10, 2, &["x", "two"], &[]), [0.0, 0.0, 1.0, 1.0]);
 }
+
+/// In double precision the third of four elements of 14 would be 7, as its place is 7 exactly.
+#[test]
+fn places_that_are_cut_to_whole_ones_have_single_precision() {
+    let made = |from: i64, to: i64, coordinates: &str, near: &str| {
+        let modes =
+            [text("coordinate_transformation_mode", coordinates), text("nearest_mode", near)];
+        let graph = [
+            node("Resize", &["x", "part", "", "sizes"], "y", &modes),
+            singles("part", &[2], |k| [0.2, 1.2][k as usize]),
+            numbers("sizes", &[to]),
+            value(11, "x", &[from]),
+            value(12, "y", &[]),
+        ];
+        let x = Array::F32((0..from).map(|k| k as f32).collect());
+        doubles(&network(&graph, &[]).unwrap().execute(&[x]).unwrap()[0])
+    };
+    assert_eq!(made(14, 4, "asymmetric", "floor"), [0.0, 3.0, 6.0, 10.0]);
+    let want = [0.0, 0.0, 1.0, 2.0, 3.0, 3.0, 4.0, 5.0, 6.0];
+    assert_eq!(made(7, 9, "half_pixel", "floor"), want);
+    assert_eq!(made(6, 4, "tf_crop_and_resize", "ceil"), [1.0, 3.0, 5.0, 0.0]);
+}

@@ -1,7 +1,10 @@
 //! Ensembles of trees.
 
 use super::{assert_near, doubles, network, outputs};
-use crate::handmade::{floats, int, ints, node_in, open, tensor, text, texts};
+use crate::handmade::{
+    bytes, file, floats, int, ints, node, node_in, number, open, tensor, text, texts,
+};
+use reef_models::Model;
 use reef_op::tensor::Array;
 
 const ML: &str = "ai.onnx.ml";
@@ -129,6 +132,23 @@ fn trees_are_aggregated_as_asked() {
     }
 }
 
+/// scikit-learn's converter writes a leaf's number once for each class, all for one target.
+#[test]
+fn first_weight_of_a_leaf_counts_for_one_target() {
+    let given = [(0, 1, 0, 3.0), (0, 1, 0, 7.0), (0, 2, 0, 5.0), (0, 2, 0, 1.0), (1, 1, 0, 100.0)];
+    for (targets, function, want) in [
+        (1, "SUM", vec![103.0, 5.0]),
+        (1, "MAX", vec![100.0, 5.0]),
+        (2, "SUM", vec![110.0, 0.0, 6.0, 0.0]),
+        (2, "MIN", vec![3.0, 0.0, 1.0, 0.0]),
+    ] {
+        let how = vec![text("aggregate_function", function), int("n_targets", targets)];
+        let graph = regressor(&[stumps(2), leaves("target", &given), how]);
+        let made = outputs(&graph, &[2, 1], Array::F32(vec![0.0, 1.0]));
+        assert_eq!(doubles(&made[0]), want, "{function} of {targets}");
+    }
+}
+
 /// Converters give leaves the score of one class of two alone.
 #[test]
 fn one_score_of_two_classes_becomes_two() {
@@ -203,6 +223,21 @@ fn ensemble_of_version_5_tests_membership() {
     assert_eq!(rows[3], [0.0, 0.0, 1000.0, 0.0]);
     assert_eq!(rows[4], [0.0, 0.0, 1000.0, 0.0]);
     assert_eq!(rows[5], [0.0, 10.0, 0.0, 0.0]);
+}
+
+/// scikit-learn's converter imports version 1 of ONNX's own operators for old files.
+#[test]
+fn version_of_operators_that_no_node_has_is_not_read() {
+    let graph = regressor(&[stumps(1), leaves("target", &[(0, 1, 0, 1.0), (0, 2, 0, 2.0)])]);
+    let other = bytes(8, [bytes(1, ML), number(2, 1)].concat());
+    let read = |graph: &[Vec<u8>]| {
+        let made = [other.clone(), file(1, graph)].concat();
+        let read = Model::from_onnx(&made, "made").tensors_only().read();
+        read.map(drop).map_err(|error| error.to_string())
+    };
+    read(&graph).unwrap();
+    let said = read(&[graph, vec![node("Neg", &["y"], "z", &[])]].concat()).unwrap_err();
+    assert!(said.contains("operator set 1 (have: 7 to 28) is not supported"), "{said}");
 }
 
 /// Error of reading a regressor.

@@ -42,7 +42,9 @@ impl Leaves {
         Ok(Self { targets, weights: vec![None; count], element, _memory })
     }
 
-    /// Adds a weight of a leaf. Several of one target are aggregated as those of trees are.
+    /// Adds a weight of a leaf. Several of one target are aggregated as those of trees are. If there
+    /// is one target alone, the first one counts, as in ONNX Runtime: converters of scikit-learn
+    /// write the number of a leaf once for each class.
     pub(super) fn add(
         &mut self,
         leaf: usize,
@@ -55,6 +57,7 @@ impl Leaves {
         let slot = &mut self.weights[leaf * self.targets + at];
         *slot = Some(match (*slot, by) {
             (None, _) => weight,
+            (Some(have), _) if self.targets == 1 => have,
             (Some(have), Aggregate::Min) => have.min(weight),
             (Some(have), Aggregate::Max) => have.max(weight),
             (Some(have), _) => have + weight,

@@ -97,8 +97,10 @@ impl Plan {
 
     /// Place of output `to` on the input's axis.
     fn place(&self, axis: &Axis, to: usize) -> Result<f64> {
+        let r = |x: f64| if self.steps_at_places() { f64::from(x as f32) } else { x };
         let (x, from, size) = (to as f64, axis.from as f64, axis.to as f64);
-        let half_pixel = (x + 0.5) / axis.scale - 0.5;
+        let scale = r(axis.scale);
+        let half_pixel = r(r((x + 0.5) / scale) - 0.5);
         Ok(match self.coordinates.as_str() {
             "half_pixel" => half_pixel,
             "half_pixel_symmetric" => from / 2.0 * (1.0 - size / axis.exact) + half_pixel,
@@ -113,20 +115,31 @@ impl Plan {
                 if axis.exact == 1.0 {
                     0.0
                 } else {
-                    x * (from - 1.0) / (axis.exact - 1.0)
+                    r(x * (from - 1.0) / (axis.exact - 1.0))
                 }
             }
-            "asymmetric" => x / axis.scale,
-            "tf_half_pixel_for_nn" => (x + 0.5) / axis.scale,
+            "asymmetric" => r(x / scale),
+            "tf_half_pixel_for_nn" => r((x + 0.5) / scale),
             CUTTING => {
                 let [start, end] = axis.cut;
                 match axis.to {
-                    1 => 0.5 * (start + end) * (from - 1.0),
-                    _ => start * (from - 1.0) + x * (end - start) * (from - 1.0) / (size - 1.0),
+                    1 => r(0.5 * (start + end) * (from - 1.0)),
+                    _ => {
+                        let all = r(r(x * r(end - start)) * (from - 1.0));
+                        r(r(start * (from - 1.0)) + r(all / (size - 1.0)))
+                    }
                 }
             }
             other => return Err(format!("attribute coordinate_transformation_mode = {other:?}")),
         })
+    }
+
+    /// Returns whether the element changes at whole places. These are computed in single precision
+    /// then, as in ONNX Runtime: in double precision a few elements would be the next ones.
+    fn steps_at_places(&self) -> bool {
+        let rounds =
+            matches!(self.nearest.as_deref(), Some("round_prefer_floor" | "round_prefer_ceil"));
+        self.mode == "nearest" && !rounds
     }
 
     fn nearest_element(&self, place: f64, axis: &Axis) -> Result<usize> {
