@@ -187,10 +187,22 @@ pub(super) fn moved(
         ("" | "ai.onnx", "Shape" | "Size") if is_first => Ok(None),
         ("ai.onnx.ml", "ArrayFeatureExtractor") if is_first => Ok(origins[0]),
         ("" | "ai.onnx", op) if is_first && MOVING.contains(&op) => Ok(origins[0]),
-        ("" | "ai.onnx", "Concat") if origins.iter().all(Option::is_some) => {
-            let of_request = Some(TextOrigin::Request);
-            Ok(if origins.contains(&of_request) { of_request } else { origins[0] })
+        ("" | "ai.onnx", "Concat") if origins.iter().all(Option::is_some) => Ok(joined(&origins)),
+        ("" | "ai.onnx", "Where") if first == 1 && origins[1..].iter().all(Option::is_some) => {
+            Ok(joined(&origins))
+        }
+        // Two texts of requests that the file does not have would have one place.
+        ("" | "ai.onnx", "Equal")
+            if origins.iter().all(Option::is_some) && origins.contains(&Some(TextOrigin::File)) =>
+        {
+            Ok(None)
         }
         (_, op) => Err(unsupported(&format!("texts as operand {first} of {op} are"))),
     }
+}
+
+/// Origin of texts of all these operands: of a request, if any of them is.
+fn joined(origins: &[Option<TextOrigin>]) -> Option<TextOrigin> {
+    let of_request = Some(TextOrigin::Request);
+    if origins.contains(&of_request) { of_request } else { Some(TextOrigin::File) }
 }

@@ -142,6 +142,45 @@ fn linear_classifiers_may_have_texts_as_labels() {
     assert_eq!(of_row(&parts, &[0.0, 1.0]), ["no"]);
 }
 
+/// As scikit-learn's LabelBinarizer is written.
+#[test]
+fn texts_of_requests_are_compared_with_those_of_the_file() {
+    let parts = [
+        stored_texts("classes", &[3], &["a", "b", "c"]),
+        numbers("column", &[-1, 1]),
+        node("Reshape", &["x", "column"], "rows", &[]),
+        node("Equal", &["classes", "rows"], "is", &[]),
+        node("Cast", &["is"], "y", &[int("to", INT64)]),
+        open(11, "x", STRING, &["n"]),
+        open(12, "y", INT64, &[]),
+    ];
+    let network = network(&parts, &[("x", &[3])]).unwrap();
+    let made = network.execute(&[places(&network, &["b", "x", "a"])]).unwrap();
+    assert_eq!(made, [Array::I64(vec![0, 1, 0, 0, 0, 0, 1, 0, 0])]);
+}
+
+/// As an imputer replaces missing texts, before an encoder.
+#[test]
+fn texts_are_chosen_by_conditions() {
+    let table = [
+        texts("keys_strings", &["a", "b"]),
+        ints("values_int64s", &[1, 2]),
+        int("default_int64", -1),
+    ];
+    let parts = [
+        stored_texts("none", &[1], &[""]),
+        stored_texts("usual", &[1], &["b"]),
+        node("Equal", &["x", "none"], "is", &[]),
+        node("Where", &["is", "usual", "x"], "full", &[]),
+        node_in(ML, "LabelEncoder", &["full"], &["y"], &table),
+        open(11, "x", STRING, &["n"]),
+        open(12, "y", INT64, &[]),
+    ];
+    let network = network(&parts, &[("x", &[3])]).unwrap();
+    let made = network.execute(&[places(&network, &["", "a", "x"])]).unwrap();
+    assert_eq!(made, [Array::I64(vec![2, 1, -1])]);
+}
+
 #[test]
 fn texts_are_not_taken_for_numbers() {
     let ends = [open(11, "x", STRING, &["2"]), open(12, "y", FLOAT, &[])];
@@ -152,6 +191,10 @@ fn texts_are_not_taken_for_numbers() {
     refused(&keys, "keys must be texts if the input is of texts");
     let joined = with(&[numbers("n", &[1]), node("Concat", &["n", "x"], "y", &[int("axis", 0)])]);
     refused(&joined, "texts as operand 1 of Concat");
+    let mixed = with(&[numbers("n", &[1, 2]), node("Where", &["n", "n", "x"], "y", &[])]);
+    refused(&mixed, "texts as operand 2 of Where");
+    // Texts that the file does not have would be equal.
+    refused(&with(&[node("Equal", &["x", "x"], "y", &[])]), "texts as operand 0 of Equal");
     let listed = with(&[node("SequenceConstruct", &["x"], "y", &[])]);
     refused(&listed, "\"x\" is of texts, which no graph within another can take or give");
     let branch =
