@@ -42,9 +42,9 @@ impl Leaves {
         Ok(Self { targets, weights: vec![None; count], element, _memory })
     }
 
-    /// Adds a weight of a leaf. Several of one target are aggregated as those of trees are. If there
-    /// is one target alone, the first one counts, as in ONNX Runtime: converters of scikit-learn
-    /// write the number of a leaf once for each class.
+    /// Adds a weight of a leaf. Several of one target are aggregated as those of trees are. If
+    /// there is one target alone, the first one counts, as in ONNX Runtime: scikit-learn's converter
+    /// writes the number of a leaf once for each class.
     pub(super) fn add(
         &mut self,
         leaf: usize,
