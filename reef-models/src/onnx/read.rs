@@ -45,6 +45,9 @@ pub(crate) struct ReadOptions {
     pub(crate) shapes: BTreeMap<String, Vec<usize>>,
     /// Values of inputs, whose sizes are the network's.
     pub(crate) values: BTreeMap<String, (Vec<usize>, Array)>,
+    /// Inputs of which [`values`](Self::values) have become constants stay inputs, which nothing
+    /// reads.
+    pub(crate) keeps_inputs: bool,
 }
 
 /// A file that is read.
@@ -268,7 +271,13 @@ impl ReadOptions {
                 }
             }
         }
-        TensorOptions { shapes, batch: self.batch, size: self.size, ..TensorOptions::default() }
+        TensorOptions {
+            shapes,
+            batch: self.batch,
+            size: self.size,
+            keeps_inputs: self.keeps_inputs,
+            ..TensorOptions::default()
+        }
     }
 }
 

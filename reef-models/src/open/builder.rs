@@ -312,6 +312,14 @@ impl ModelBuilder<'_> {
         self
     }
 
+    /// As [`values`](Self::values). But inputs whose values have become constants stay inputs of
+    /// the network, which reads nothing of them: it has all inputs of the file, in its order.
+    pub fn kept_values(self, values: &BTreeMap<String, (Vec<usize>, Array)>) -> Self {
+        let mut kept = self.values(values);
+        kept.onnx.keeps_inputs = true;
+        kept
+    }
+
     /// Reads an ONNX file as a network of ordinary tensors, though it may be one for images.
     pub fn tensors_only(mut self) -> Self {
         self.onnx.kernels = Kernels::Tensors;

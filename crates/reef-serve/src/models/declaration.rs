@@ -4,10 +4,18 @@ use crate::error::{Error, Result};
 use crate::tensor::TensorInfos;
 use reef::did_you_mean;
 use reef::models::onnx::{Declared, DeclaredPort, DeclaredSize};
+use reef::tensor::{Array, Element, Truth};
 use std::collections::BTreeMap;
 
-/// Sizes of each input, in the model's order.
+/// Sizes of each input, in the model's order. If values of inputs decide about shapes, a list of
+/// these follows.
 pub(crate) type Shapes = Vec<Vec<usize>>;
+
+/// Values of inputs with their sizes, by their names.
+pub(crate) type Values = BTreeMap<String, (Vec<usize>, Array)>;
+
+/// Maximum number of values of an input that may decide about shapes.
+const MAX_VALUES: usize = 16;
 
 /// Returns the first size of all inputs, if they share it and it is not 0.
 pub(crate) fn rows_of(shapes: &Shapes) -> Option<usize> {
@@ -20,6 +28,21 @@ pub(crate) fn rows_of(shapes: &Shapes) -> Option<usize> {
 pub(crate) struct Declaration {
     pub(crate) inputs: Vec<DeclaredTensor>,
     outputs: Vec<DeclaredTensor>,
+    /// Inputs whose values decide about shapes, in the model's order.
+    value_inputs: Vec<ValueInput>,
+    /// Each of their values in the default network.
+    usual_value: usize,
+}
+
+/// An input whose values decide about shapes, such as a truth value that says whether a decoder has
+/// a cache. Each request chooses them, as it chooses open sizes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ValueInput {
+    /// Index among the inputs.
+    pub(crate) index: usize,
+    name: String,
+    element: Element,
+    dims: Vec<usize>,
 }
 
 /// A tensor in the declaration of a model's source.
@@ -28,6 +51,8 @@ pub(crate) struct DeclaredTensor {
     pub(crate) name: String,
     /// `None` if the source does not declare them.
     sizes: Option<Vec<DeclaredSize>>,
+    /// `None` if the source does not declare it.
+    element: Option<Element>,
 }
 
 /// Values of open sizes, by their names.
@@ -38,7 +63,7 @@ impl Declaration {
     pub(crate) fn of(declared: Declared) -> Option<Self> {
         let of = |ports: Vec<DeclaredPort>| ports.into_iter().map(DeclaredTensor::of).collect();
         let Declared { inputs, outputs } = declared;
-        let declaration = Self { inputs: of(inputs), outputs: of(outputs) };
+        let declaration = Self::with(of(inputs), of(outputs));
         declaration.inputs.iter().all(|input| input.sizes.is_some()).then_some(declaration)
     }
 
@@ -46,12 +71,86 @@ impl Declaration {
     /// name.
     pub(crate) fn new(inputs: &[(&str, &[&str])], outputs: &[(&str, &[&str])]) -> Self {
         let of = |each: &[(&str, &[&str])]| each.iter().map(DeclaredTensor::new).collect();
-        Self { inputs: of(inputs), outputs: of(outputs) }
+        Self::with(of(inputs), of(outputs))
     }
 
-    /// True if a request chooses any size.
+    fn with(inputs: Vec<DeclaredTensor>, outputs: Vec<DeclaredTensor>) -> Self {
+        Self { inputs, outputs, value_inputs: Vec::new(), usual_value: 0 }
+    }
+
+    /// True if a request chooses any size, or values that decide about shapes.
     pub(crate) fn is_open(&self) -> bool {
-        self.inputs.iter().any(DeclaredTensor::is_open)
+        !self.value_inputs.is_empty() || self.inputs.iter().any(DeclaredTensor::is_open)
+    }
+
+    /// Returns the inputs whose values decide about shapes.
+    pub(crate) fn value_inputs(&self) -> &[ValueInput] {
+        &self.value_inputs
+    }
+
+    /// True if values of any input could be chosen by requests.
+    pub(crate) fn may_choose_values(&self) -> bool {
+        (0..self.inputs.len()).any(|index| self.value_input(index).is_some())
+    }
+
+    /// Leaves the values of these inputs to requests. Returns `false` if requests cannot choose
+    /// those of any of them, or do so already.
+    pub(crate) fn choose_values(&mut self, names: &[String]) -> bool {
+        for name in names {
+            let index = self.inputs.iter().position(|input| input.name == *name);
+            let Some(input) = index.and_then(|index| self.value_input(index)) else { return false };
+            if self.value_inputs.contains(&input) {
+                return false;
+            }
+            self.value_inputs.push(input);
+        }
+        self.value_inputs.sort_by_key(|input| input.index);
+        !names.is_empty()
+    }
+
+    /// Leaves no values to requests, and sets that of the default network.
+    pub(crate) fn reset_values(&mut self, usual: usize) {
+        self.value_inputs.clear();
+        self.usual_value = usual;
+    }
+
+    /// Returns the input at this index, if it has few integers or truth values and a fixed shape.
+    fn value_input(&self, index: usize) -> Option<ValueInput> {
+        let input = &self.inputs[index];
+        let element = input.element?;
+        let is_whole = matches!(element, Element::Bool | Element::I32 | Element::I64);
+        let fixed = |size: &DeclaredSize| match size {
+            DeclaredSize::Fixed(size) => Some(*size),
+            DeclaredSize::Open(_) => None,
+        };
+        let dims = input.sizes.as_ref()?.iter().map(fixed).collect::<Option<Vec<_>>>()?;
+        let count = dims.iter().fold(1, |count: usize, &size| count.saturating_mul(size));
+        let fits = is_whole && (1..=MAX_VALUES).contains(&count);
+        fits.then(|| ValueInput { index, name: input.name.clone(), element, dims })
+    }
+
+    /// Adds the default network's values to its shapes, if values decide about shapes.
+    pub(crate) fn with_usual_values(&self, mut shapes: Shapes) -> Shapes {
+        let count: usize = self.value_inputs.iter().map(ValueInput::count).sum();
+        if count > 0 {
+            shapes.push(vec![self.usual_value; count]);
+        }
+        shapes
+    }
+
+    /// Returns the values that shapes have, or else those of the default network.
+    pub(crate) fn values(&self, shapes: Option<&Shapes>) -> Values {
+        let chosen = shapes.and_then(|shapes| shapes.get(self.inputs.len()));
+        let mut values = Values::new();
+        let mut begin = 0;
+        for input in &self.value_inputs {
+            let end = begin + input.count();
+            let own = chosen.and_then(|chosen| chosen.get(begin..end));
+            let own = own.map_or_else(|| vec![self.usual_value; input.count()], <[usize]>::to_vec);
+            values.insert(input.name.clone(), (input.dims.clone(), input.array(&own)));
+            begin = end;
+        }
+        values
     }
 
     /// Fixes open sizes: the first one of inputs, the second of two (`tokens`), rows and columns of
@@ -106,7 +205,7 @@ impl Declaration {
             Some(sizes) => sizes.clone(),
             None => input.filled(&chosen),
         };
-        Ok(self.inputs.iter().map(full).collect())
+        Ok(self.with_usual_values(self.inputs.iter().map(full).collect()))
     }
 
     /// Refuses shapes, one for each input, that the model cannot have.
@@ -159,7 +258,13 @@ impl Declaration {
     /// Formats shapes with their names, for people.
     pub(crate) fn show(&self, shapes: &Shapes) -> String {
         let each = self.inputs.iter().zip(shapes);
-        let each: Vec<_> = each.map(|(input, sizes)| format!("{} {sizes:?}", input.name)).collect();
+        let mut each: Vec<_> =
+            each.map(|(input, sizes)| format!("{} {sizes:?}", input.name)).collect();
+        if let Some(values) = shapes.get(self.inputs.len()) {
+            let names: Vec<_> = self.value_inputs.iter().map(|input| input.name.as_str()).collect();
+            let values: Vec<_> = values.iter().map(|&value| value as i64).collect();
+            each.push(format!("values {values:?} of {}", names.join(", ")));
+        }
         each.join(", ")
     }
 
@@ -174,9 +279,38 @@ impl Declaration {
     }
 }
 
+impl ValueInput {
+    fn count(&self) -> usize {
+        self.dims.iter().product()
+    }
+
+    /// Returns the values that these bytes hold, each extended to the size of an address.
+    pub(crate) fn decode(&self, bytes: &[u8]) -> Vec<usize> {
+        let wide = |bytes: &[u8]| {
+            let mut wide = [0; 8];
+            wide[..bytes.len()].copy_from_slice(bytes);
+            match self.element {
+                Element::Bool => usize::from(bytes[0] != 0),
+                Element::I32 => i64::from(i64::from_le_bytes(wide) as i32) as usize,
+                _ => i64::from_le_bytes(wide) as usize,
+            }
+        };
+        bytes.chunks_exact(self.element.bytes()).map(wide).collect()
+    }
+
+    fn array(&self, values: &[usize]) -> Array {
+        let values = values.iter();
+        match self.element {
+            Element::Bool => Array::Bool(values.map(|&x| Truth(u8::from(x != 0))).collect()),
+            Element::I32 => Array::I32(values.map(|&x| x as i32).collect()),
+            _ => Array::I64(values.map(|&x| x as i64).collect()),
+        }
+    }
+}
+
 impl DeclaredTensor {
     fn of(port: DeclaredPort) -> Self {
-        Self { name: port.name, sizes: port.sizes }
+        Self { name: port.name, sizes: port.sizes, element: port.element }
     }
 
     fn new(&(name, sizes): &(&str, &[&str])) -> Self {
@@ -184,7 +318,7 @@ impl DeclaredTensor {
             Ok(size) => DeclaredSize::Fixed(size),
             Err(_) => DeclaredSize::Open((*text).to_owned()),
         };
-        Self { name: name.into(), sizes: Some(sizes.iter().map(size).collect()) }
+        Self { name: name.into(), sizes: Some(sizes.iter().map(size).collect()), element: None }
     }
 
     fn is_open(&self) -> bool {

@@ -13,7 +13,7 @@ use crate::engine::instance_count::CountGuard;
 use crate::engine::node::Node;
 use crate::error::{Error, Result};
 use crate::models::budget::Budget;
-use crate::models::declaration::{Declaration, Shapes, rows_of};
+use crate::models::declaration::{Declaration, Shapes, ValueInput, rows_of};
 use crate::models::entries::{Entries, EntryGuard};
 use crate::models::model_spec::{ModelSpec, of};
 use crate::models::sequences::table::Sequences;
@@ -87,6 +87,12 @@ impl LoadedModel {
         let size = |&size: &i64| usize::try_from(size).unwrap_or_default();
         let shapes: Shapes = given.map(|shape| shape.iter().map(size).collect()).collect();
         declaration.check(&shapes).map(|()| Some(shapes))
+    }
+
+    /// Returns the inputs whose values decide about shapes. Their values follow the shapes that a
+    /// request chooses.
+    pub(crate) fn value_inputs(&self) -> &[ValueInput] {
+        self.declaration.as_ref().map_or(&[], Declaration::value_inputs)
     }
 }
 

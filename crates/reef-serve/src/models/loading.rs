@@ -44,7 +44,7 @@ impl LoadedModel {
             let parts = Parts { spec, base, variants, declaration, on_demand, factory, stats };
             return Self::start(parts, queue);
         }
-        let declaration = spec.declared(&factory.read_budget(&spec))?;
+        let declaration = spec.declared(&|| factory.read_budget(&spec))?;
         let named = named_shapes(&spec, declaration.as_ref())?;
         let on_demand = OnDemand::new(&spec, &factory)?;
         on_demand.iter().for_each(|on_demand| on_demand.set_first(named.first()));
@@ -62,11 +62,15 @@ impl LoadedModel {
             room: Some(&make_room),
         };
         let base = factory.make(&order)?;
-        variants.pin(base.shapes(), base.clone());
+        let usual = match &declaration {
+            Some(declaration) => declaration.with_usual_values(base.shapes()),
+            None => base.shapes(),
+        };
+        variants.pin(usual.clone(), base.clone());
         check_rows(&spec, declaration.as_ref())?;
-        let mut ahead = with_batches(&spec, &[vec![base.shapes()], named.clone()].concat());
+        let mut ahead = with_batches(&spec, &[vec![usual.clone()], named.clone()].concat());
         let wide = ahead.clone();
-        ahead.retain(|shapes| *shapes != base.shapes());
+        ahead.retain(|shapes| *shapes != usual);
         for shapes in ahead {
             let (taken, base) = (variants.bytes(), Some(&*base));
             let order = VariantOrder { shapes: Some(&shapes), base, taken, kept: taken, ..order };

@@ -245,13 +245,14 @@ impl ModelSpec {
         matches!(self.source, ModelSource::Seeded { .. })
     }
 
-    /// Returns the source's declaration, with the sizes that the description fixes.
+    /// Returns the source's declaration, with the sizes that the description fixes. Each reading of
+    /// the file takes memory of a `budget` of its own.
     ///
     /// # Errors
     ///
     /// The first error, with the model and the file; `Exhausted`.
-    pub(crate) fn declared(&self, budget: &Budget) -> Result<Option<Declaration>> {
-        let declared = self.source.declared(self.size, self.max_batch() > 1, budget);
+    pub(crate) fn declared(&self, budget: &dyn Fn() -> Budget) -> Result<Option<Declaration>> {
+        let declared = self.source.declared(self.size, self.max_batch() > 1, &budget());
         let mut declared = declared.map_err(|error| of(&self.name, self.version, error))?;
         if let Some(declaration) = &mut declared {
             declaration.fix(
@@ -259,6 +260,7 @@ impl ModelSpec {
                 self.size,
                 self.batch,
             );
+            self.source.find_values(declaration, self.size, self.batch, budget);
         }
         Ok(declared)
     }
@@ -302,13 +304,14 @@ impl ModelSpec {
         }
     }
 
-    /// Reads everything, with memory of `budget`.
+    /// Reads everything for the default shapes, with memory of `budget`.
     ///
     /// # Errors
     ///
     /// The first error, with the model and the file; `Exhausted`.
-    pub(crate) fn open(&self, budget: &Budget) -> Result<Model> {
-        let read = self.source.open(self.size, self.batch, budget);
+    pub(crate) fn open(&self, declaration: Option<&Declaration>, budget: &Budget) -> Result<Model> {
+        let values = declaration.map(|declaration| declaration.values(None)).unwrap_or_default();
+        let read = self.source.open(self.size, self.batch, &values, budget);
         let read = read.and_then(|model| self.with_files(model, budget));
         read.map_err(|error| of(&self.name, self.version, error))
     }

@@ -1,6 +1,6 @@
 //! Sources of a version's network and weights.
 
-use super::declaration::{Declaration, Shapes};
+use super::declaration::{Declaration, Shapes, Values};
 use super::description::{Description, EngineKind};
 use crate::error::{Error, Result};
 use crate::process::settings::Program;
@@ -12,6 +12,10 @@ pub(super) const MODEL: &str = "model.json";
 
 /// Seed of weights that a folder with kernels lacks.
 const PROGRAM_SEED: u64 = 2022;
+
+/// Values of the default network, of inputs whose values decide about shapes: the first that it can
+/// have.
+const USUAL_VALUES: [usize; 2] = [0, 1];
 
 /// Extensions of a version's file; there is exactly one.
 const EXTENSIONS: [&str; 3] = ["onnx", "safetensors", "param"];
@@ -68,7 +72,7 @@ impl ModelSource {
         }
     }
 
-    /// Reads it, with memory of `budget`.
+    /// Reads it for these values of inputs that decide about shapes, with memory of `budget`.
     ///
     /// # Errors
     ///
@@ -77,6 +81,7 @@ impl ModelSource {
         &self,
         size: Option<usize>,
         batch: Option<usize>,
+        values: &Values,
         budget: &Budget,
     ) -> Result<Model> {
         let with =
@@ -87,7 +92,9 @@ impl ModelSource {
             }
             Self::Program(path) => (with(Model::open(path).seed(PROGRAM_SEED)), path),
             Self::Weights { network, file } => (with(Model::open(network).weights(file)), file),
-            Self::Whole(path) => (with(Model::open(path)).and_then(without_kernels), path),
+            Self::Whole(path) => {
+                (with(Model::open(path).kept_values(values)).and_then(without_kernels), path)
+            }
             Self::Process(_) => return Err(Error::Unimplemented("a process as a network".into())),
         };
         read.map_err(|error| read_error(path, error))
@@ -116,6 +123,34 @@ impl ModelSource {
             Self::Program(_) | Self::Process(_) => None,
             _ => self.network().and_then(|network| built(network, size, rows)),
         })
+    }
+
+    /// Finds the inputs of a file whose values decide about shapes, if requests may choose them.
+    /// Otherwise there are none, and the file is refused when it is read.
+    pub(crate) fn find_values(
+        &self,
+        declaration: &mut Declaration,
+        size: Option<usize>,
+        batch: Option<usize>,
+        budget: &dyn Fn() -> Budget,
+    ) {
+        let Self::Whole(path) = self else { return };
+        if onnx::file_of(path).is_none() || !declaration.may_choose_values() {
+            return;
+        }
+        for usual in USUAL_VALUES {
+            declaration.reset_values(usual);
+            loop {
+                let model = Model::open(path).input_size(size).batch(batch).budget(&budget());
+                match model.kept_values(&declaration.values(None)).read() {
+                    Ok(_) => return,
+                    Err(models::Error::Unbound { inputs, .. })
+                        if declaration.choose_values(&inputs) => {}
+                    Err(_) => break,
+                }
+            }
+        }
+        declaration.reset_values(0);
     }
 
     /// True if it is a built-in network of text, whose size is its number of tokens.
@@ -149,10 +184,12 @@ impl ModelSource {
         {
             let names = declaration.inputs.iter().map(|input| input.name.clone());
             let model = Model::open(path).shapes(names.zip(shapes.iter().cloned()));
+            let model = model.kept_values(&declaration.values(Some(shapes)));
             return model.budget(budget).read().map_err(|error| read_error(path, error));
         }
         let at = |axis: usize| shapes.first().and_then(|sizes| sizes.get(axis)).copied();
-        self.open(if self.is_text() { at(1) } else { size }, at(0), budget)
+        let size = if self.is_text() { at(1) } else { size };
+        self.open(size, at(0), &Values::new(), budget)
     }
 }
 

@@ -18,6 +18,8 @@ pub(crate) struct TensorOptions {
     /// Values of inputs that decide about shapes, with their sizes. They are constants of the
     /// network then.
     pub(crate) values: BTreeMap<String, (Vec<usize>, Array)>,
+    /// Inputs whose values are given stay inputs, which nothing reads.
+    pub(crate) keeps_inputs: bool,
     /// Size that is taken otherwise, for all but the first, which is 1 then.
     pub(crate) guess: usize,
     /// Set if a size was left open otherwise.
@@ -45,6 +47,7 @@ impl Default for TensorOptions {
             batch: None,
             size: None,
             values: BTreeMap::new(),
+            keeps_inputs: false,
             guess: 1,
             guessed: Cell::new(false),
         }

@@ -331,11 +331,13 @@ impl<'a, 'o> Walk<'a, 'o> {
         if is_text {
             return Err(beyond("texts decide about shapes"));
         }
-        if array.element() == element {
-            self.builder.constant(dims, array.clone())
-        } else {
-            Err(format!("values of type {} given, {element} wanted", array.element()))
+        if array.element() != element {
+            return Err(format!("values of type {} given, {element} wanted", array.element()));
         }
+        if self.options.keeps_inputs {
+            self.builder.input(input.name, Spec { element, dims: dims.clone() })?;
+        }
+        self.builder.constant(dims, array.clone())
     }
 
     /// Sizes of an input: those that were asked for, those of the file, and 1 for what is left

@@ -339,7 +339,14 @@ fn given_truth_value_chooses_between_branches_of_other_shapes() {
         assert_eq!(names, ["x", "past"]);
         let x = Array::F32(vec![1.0, 2.0]);
         let past = Array::F32(vec![3.0, 4.0, 5.0, 6.0]);
-        assert_eq!(doubles(&network.execute(&[x, past]).unwrap()[0]), want);
+        let made = network.execute(&[x.clone(), past.clone()]).unwrap();
+        assert_eq!(doubles(&made[0]), want);
+        let kept = opened().kept_values(&values).read().unwrap();
+        let network = kept.tensors().unwrap();
+        let names: Vec<_> = network.inputs.iter().map(|port| &*port.name).collect();
+        assert_eq!(names, ["x", "use_cache", "past"]);
+        let unread = Array::from_le_bytes(Element::Bool, &[1]);
+        assert_eq!(doubles(&network.execute(&[x, unread, past]).unwrap()[0]), want);
     }
 }
 

@@ -53,11 +53,12 @@ impl Server {
         let order = in_order(&model, &request.inputs)?;
         let variant = match model.shapes_of(order.iter().map(|input| &*input.shape))? {
             None => model.base.clone(),
-            Some(shapes) => {
+            Some(mut shapes) => {
                 // Checked before a network is created for an invalid request.
                 let mut each = order.iter().zip(&model.inputs.each);
                 each.try_for_each(|(input, info)| input.check(self, peer, info))?;
                 self.check_regions(peer, &answered)?;
+                shapes.extend(self.values_of(peer, &model, &order)?);
                 self.variant(&model, &tenant, shapes, arrived, timeout).await?
             }
         };
@@ -258,6 +259,42 @@ impl Server {
             Ok(inputs)
         };
         self.workers.run(&peer.principal, charge, bytes, work).await
+    }
+
+    /// Returns the values of the inputs that decide about shapes, in the model's order. `None` if
+    /// there are no such inputs.
+    ///
+    /// # Errors
+    ///
+    /// `Unimplemented` for values in device memory; `Invalid` if a region has shrunk.
+    fn values_of(
+        &self,
+        peer: &Peer,
+        model: &LoadedModel,
+        order: &[&InputTensor],
+    ) -> Result<Option<Vec<usize>>> {
+        let inputs = model.value_inputs();
+        let mut values = Vec::new();
+        for input in inputs {
+            let (info, given) = (&model.inputs.each[input.index], order[input.index]);
+            let wrong = || {
+                let name = &info.name;
+                let text = format!("tensor {name}, whose values decide about shapes, on a device");
+                Error::Unimplemented(text)
+            };
+            let mut bytes = vec![0; info.bytes()];
+            match &given.from {
+                TensorData::Bytes(given) => bytes.copy_from_slice(given),
+                TensorData::Region(part) => match self.slice(peer, part, info.bytes())? {
+                    RegionSlice::System(slice) => slice.read(0, &mut bytes)?,
+                    RegionSlice::Device(_) => return Err(wrong()),
+                },
+                TensorData::State(_) => return Err(wrong()),
+                TensorData::Zeros => {}
+            }
+            values.extend(input.decode(&bytes));
+        }
+        Ok((!inputs.is_empty()).then_some(values))
     }
 
     /// Binds all inputs of the model, each once.

@@ -264,7 +264,7 @@ impl VariantOrder<'_> {
     fn read(&self, budget: &models::Budget) -> Result<models::Model> {
         match (self.declaration, self.shapes) {
             (Some(declaration), Some(shapes)) => self.spec.open_shaped(declaration, shapes, budget),
-            _ => self.spec.open(budget),
+            (declaration, _) => self.spec.open(declaration, budget),
         }
     }
 

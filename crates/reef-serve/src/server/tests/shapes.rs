@@ -5,7 +5,7 @@ use crate::kserve::infer::request::{InferRequest, InputTensor, RequestedOutput, 
 use crate::kserve::infer::response::InferResponse;
 use crate::kserve::parameter::RegionPart;
 use crate::net::identity::principal::Principal;
-use handmade::{bytes, file, int, ints, node, number, ones};
+use handmade::{bytes, file, graph, int, ints, node, number, ones, typed};
 
 #[path = "../../../../../reef-models/tests/handmade/mod.rs"]
 pub(super) mod handmade;
@@ -128,6 +128,86 @@ fn request_without_rows_has_an_answer_without_rows() {
     let (info, output) = answer.tensors().next().unwrap();
     assert_eq!((&*info.shape, output.bytes.len()), (&[2, 0, 3][..], 0));
     block_on(fixture.ask_sums("a", &[1, 3, 4])).unwrap();
+}
+
+/// An answer of floats, with its shape.
+fn answered(fixture: &Fixture, request: InferRequest) -> (Vec<i64>, Vec<f32>) {
+    let answer = block_on(fixture.server.answer(&peer("a"), request)).unwrap();
+    let (info, output) = answer.tensors().next().unwrap();
+    (info.shape.clone(), to_floats(&output.bytes).collect())
+}
+
+fn tensor(name: &str, datatype: &str, bytes: Vec<u8>) -> InputTensor {
+    let (name, datatype, shape) = (name.into(), datatype.into(), vec![1]);
+    InputTensor { name, datatype, shape, from: TensorData::Bytes(bytes.into()) }
+}
+
+/// A decoder whose graphs are merged: one has the rows of a cache before its own, and the other has
+/// none.
+fn merged() -> Vec<u8> {
+    let both = [node("Concat", &["past", "x"], "with", &[int("axis", 0)]), port(12, "with", &[])];
+    let alone = [node("Neg", &["x"], "without", &[]), port(12, "without", &[])];
+    let branches = [graph("then_branch", &both), graph("else_branch", &alone)];
+    let nodes = [
+        node("If", &["use_cache"], "y", &branches),
+        port(11, "x", &["1", "2"]),
+        typed(11, "use_cache", 9, &[1]),
+        port(11, "past", &["rows", "2"]),
+        port(12, "y", &["all", "2"]),
+    ];
+    file(17, &nodes)
+}
+
+#[test]
+fn truth_value_of_a_request_chooses_between_shapes() {
+    let (fixture, loaded) = open_file("truth", &merged(), "", |_| ());
+    loaded.unwrap();
+    assert_eq!(fixture.sums().inputs.names(), ["x", "use_cache", "past"]);
+    assert_eq!(fixture.sums().outputs.each[0].shape, [-1, 2]);
+    let (with, without) = (vec![0.0, 1.0, 2.0, 3.0, 0.0, 1.0], vec![0.0, -1.0]);
+    for (holds, want) in [(1, &with), (0, &without), (1, &with)] {
+        let mut request = asking(&[("x", &[1, 2]), ("past", &[2, 2])]);
+        request.inputs.push(tensor("use_cache", "BOOL", vec![holds]));
+        let (shape, got) = answered(&fixture, request);
+        assert_eq!((shape, &got), (vec![want.len() as i64 / 2, 2], want));
+    }
+    assert_eq!(fixture.sums().variants.len(), 3, "the usual one and one for each value");
+}
+
+#[test]
+fn integers_of_a_request_choose_shapes() {
+    let nodes = [
+        node("Slice", &["x", "begin", "end"], "y", &[]),
+        port(11, "x", &["4"]),
+        typed(11, "begin", 7, &[1]),
+        typed(11, "end", 7, &[1]),
+        port(12, "y", &["n"]),
+    ];
+    let (fixture, loaded) = open_file("integers", &file(17, &nodes), "", |_| ());
+    loaded.unwrap();
+    let request = |begin: i64, end: i64| {
+        let mut request = asking(&[("x", &[4])]);
+        request.inputs.push(tensor("end", "INT64", end.to_le_bytes().to_vec()));
+        request.inputs.push(tensor("begin", "INT64", begin.to_le_bytes().to_vec()));
+        request
+    };
+    assert_eq!(answered(&fixture, request(1, 3)), (vec![2], vec![1.0, 2.0]));
+    assert_eq!(answered(&fixture, request(-2, 4)), (vec![2], vec![2.0, 3.0]));
+    assert_eq!(answered(&fixture, request(0, 4)), (vec![4], vec![0.0, 1.0, 2.0, 3.0]));
+}
+
+/// Data of any number cannot be chosen so.
+#[test]
+fn floats_that_decide_about_shapes_are_refused_at_load() {
+    let nodes = [
+        node("Cast", &["x"], "sizes", &[int("to", 7)]),
+        node("Expand", &["x", "sizes"], "y", &[]),
+        port(11, "x", &["1"]),
+        port(12, "y", &["n"]),
+    ];
+    let (_fixture, loaded) = open_file("floats", &file(17, &nodes), "", |_| ());
+    let said = refused(loaded);
+    assert!(said.contains("the values of input [\"x\"] decide about shapes"), "{said}");
 }
 
 /// Rows whose first number isn't 0.
