@@ -196,7 +196,8 @@ pub enum Error {
     },
     /// Shapes depend on the values of an input, which have to be given when the network is loaded.
     #[error(
-        "{file}: {at}: the values of input {inputs:?} decide about shapes: give them when it is loaded"
+        "{file}: {at}: the values of input {inputs:?} decide about shapes: give them when the file is \
+         read (`reef run` takes NAME=FILE.npy), or run it by another engine"
     )]
     Unbound {
         /// Path or name as given.
