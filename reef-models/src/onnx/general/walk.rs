@@ -567,8 +567,11 @@ impl<'a, 'o> Walk<'a, 'o> {
             (function.name, function.domain) == (node.op, node.domain)
                 && function.overload == node.overload
         };
+        let mut facts = Names::default();
         let made = match (node.domain, node.op) {
-            ("" | "ai.onnx", "If") => self.choice(node, operands, scope, outer, depth)?,
+            ("" | "ai.onnx", "If") => {
+                self.choice(node, operands, scope, outer, depth, &mut facts)?
+            }
             ("" | "ai.onnx", "Loop") => self.repeated(node, operands, scope, outer, depth)?,
             ("" | "ai.onnx", "Scan") => self.scanned(node, operands, scope, outer, depth)?,
             _ => match self.functions.iter().find(same) {
@@ -580,6 +583,7 @@ impl<'a, 'o> Walk<'a, 'o> {
         };
         self.ensure_plain(node, node.inputs.iter().copied(), scope)?;
         node.outputs.iter().for_each(|name| self.names.forget(name)); // a graph may have them
+        self.names.extend(facts);
         Ok(Some(made))
     }
 
@@ -591,23 +595,21 @@ impl<'a, 'o> Walk<'a, 'o> {
         scope: &Scope<'_, '_>,
     ) -> Result<(), Fault> {
         for name in names {
-            let why = if self.names.bounds.contains_key(name) {
-                format!(
+            if self.names.bounds.contains_key(name) {
+                let why = format!(
                     "data decide about a size of {name:?}, which no graph within another can have: \
                      let the network end before it"
-                )
-            } else if scope.get(name).is_some_and(|value| value.texts.is_some()) {
-                format!("{name:?} is of texts, which no graph within another can take or give")
-            } else {
-                continue;
-            };
-            return Err(Fault::at_node(name_of(node), node.op, beyond(&why)));
+                );
+                return Err(Fault::at_node(name_of(node), node.op, beyond(&why)));
+            }
+            ensure_no_text(node, name, scope)?;
         }
         Ok(())
     }
 
-    /// Results of an `If`: those of the branch that a known condition chooses. If the condition is
-    /// known only when the network runs, both branches are computed and the results are chosen.
+    /// Results of an `If`: those of the branch that a known condition chooses, of which data may
+    /// decide sizes, with the `facts` of them. If the condition is known only when the network
+    /// runs, both branches are computed and the results are chosen.
     fn choice(
         &mut self,
         node: &'a NodeFile<'a>,
@@ -615,6 +617,7 @@ impl<'a, 'o> Walk<'a, 'o> {
         scope: &Scope<'a, '_>,
         outer: &Outer<'a>,
         depth: usize,
+        facts: &mut Names<'a>,
     ) -> Result<Vec<NodeResult>, Fault> {
         let fault = |why| Fault::at_node(name_of(node), node.op, why);
         let condition = operands.first().copied().flatten();
@@ -629,9 +632,16 @@ impl<'a, 'o> Walk<'a, 'o> {
         }
         if let Some(known) = condition.known_values() {
             let holds = known.array.values().to_i64()[0] != 0;
-            return self.branch(node, if holds { then } else { other }, scope, outer, depth);
+            let taken = if holds { then } else { other };
+            let made = self.branch(node, taken, scope, outer, depth, true)?;
+            let names = taken.outputs.iter().map(|output| output.name);
+            let pairs = names.zip(node.outputs.iter().copied());
+            facts.few = renamed(&self.names.few, pairs.clone());
+            facts.bounds = renamed(&self.names.bounds, pairs.clone());
+            facts.points = renamed(&self.names.points, pairs);
+            return Ok(made);
         }
-        let both = [then, other].map(|graph| self.branch(node, graph, scope, outer, depth));
+        let both = [then, other].map(|graph| self.branch(node, graph, scope, outer, depth, false));
         let chosen = both.into_iter().collect::<Result<Vec<_>, _>>();
         let chosen = chosen.and_then(|both| {
             let pairs = both[0].iter().zip(&both[1]).zip(&node.outputs);
@@ -647,7 +657,8 @@ impl<'a, 'o> Walk<'a, 'o> {
         chosen.inspect_err(|_| self.unbound = self.builder.roots(condition))
     }
 
-    /// Results of a branch, which sees the names around it.
+    /// Results of a branch, which sees the names around it. If no other one is computed, data may
+    /// decide about their sizes.
     fn branch(
         &mut self,
         node: &'a NodeFile<'a>,
@@ -655,13 +666,19 @@ impl<'a, 'o> Walk<'a, 'o> {
         outer_scope: &Scope<'a, '_>,
         outer: &Outer<'a>,
         depth: usize,
+        is_only: bool,
     ) -> Result<Vec<NodeResult>, Fault> {
         let fault = |why| Fault::at_node(name_of(node), node.op, why);
         let mut scope = Scope { outer: Some(outer_scope), ..Scope::default() };
         self.initializers(graph, &mut scope)?;
         self.nodes(&graph.nodes, &mut scope, outer, depth)?;
         let result = |output: &ValueFile<'a>| self.result_named(output.name, &scope).map_err(fault);
-        self.ensure_plain(node, graph.outputs.iter().map(|output| output.name), &scope)?;
+        let mut names = graph.outputs.iter().map(|output| output.name);
+        if is_only {
+            names.try_for_each(|name| ensure_no_text(node, name, &scope))?;
+        } else {
+            self.ensure_plain(node, names, &scope)?;
+        }
         graph.outputs.iter().map(result).collect()
     }
 
@@ -720,6 +737,15 @@ impl<'a, 'o> Walk<'a, 'o> {
         let results = function.outputs.iter().zip(node.outputs.iter()).map(result);
         results.collect::<Result<_>>().map_err(fault)
     }
+}
+
+/// Refuses texts where graphs begin and end.
+fn ensure_no_text(node: &NodeFile<'_>, name: &str, scope: &Scope<'_, '_>) -> Result<(), Fault> {
+    if scope.get(name).is_none_or(|value| value.texts.is_none()) {
+        return Ok(());
+    }
+    let why = format!("{name:?} is of texts, which no graph within another can take or give");
+    Err(Fault::at_node(name_of(node), node.op, beyond(&why)))
 }
 
 /// Refuses a node with more operands or results than its function has.

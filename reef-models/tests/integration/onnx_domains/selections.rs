@@ -1,9 +1,9 @@
 //! Sizes that data decide: what an answer has, and which operators can't have them. `runtime.rs`
 //! compares numbers.
 
-use super::{doubles, network, numbers};
+use super::{doubles, network, numbers, outputs};
 use crate::handmade::{
-    bytes, file, int, ints, node, node_in, node_of, open, scalar, stored, tensor, value,
+    bytes, file, graph, int, ints, node, node_in, node_of, open, scalar, stored, tensor, value,
 };
 use reef_models::{Extent, Model};
 use reef_op::tensor::Array;
@@ -260,6 +260,31 @@ fn refusal_of_sizes_leaves_the_file_to_another_engine() {
 }
 
 /// The rows that data choose go into a function and out of it, which chooses columns of them.
+/// As torchvision writes the boxes that stay: none, if there is nothing to choose from.
+#[test]
+fn branch_that_shapes_choose_has_a_size_that_data_decide() {
+    let nothing = [
+        stored("nothing", I64, &[1, 0], &[]),
+        node("Identity", &["nothing"], "a", &[]),
+        open(12, "a", I64, &[]),
+    ];
+    let places = [node("NonZero", &["x"], "b", &[]), open(12, "b", I64, &[])];
+    let branches = [graph("then_branch", &nothing), graph("else_branch", &places)];
+    let parts = [
+        node("Size", &["x"], "count", &[]),
+        stored("zero", I64, &[], &[0; 8]),
+        node("Equal", &["count", "zero"], "is_empty", &[]),
+        node("If", &["is_empty"], "at", &branches),
+        node("Transpose", &["at"], "y", &[ints("perm", &[1, 0])]),
+        node("Shape", &["y"], "size", &[]),
+        value(11, "x", &[4]),
+        open(12, "y", I64, &["n", "1"]),
+        open(12, "size", I64, &["2"]),
+    ];
+    let made = outputs(&parts, &[4], Array::F32(vec![0.0, 3.0, 0.0, -1.0]));
+    assert_eq!(made, [Array::I64(vec![1, 3]), Array::I64(vec![2, 1])]);
+}
+
 #[test]
 fn functions_have_sizes_that_data_decide() {
     let nodes = [
