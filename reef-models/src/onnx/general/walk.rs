@@ -21,7 +21,7 @@ use crate::onnx::opset::{OPSETS, ensure_read, version};
 use crate::tensors::builder::Builder;
 use crate::tensors::model::TensorModel;
 use crate::tensors::value::{Bound, TextOrigin, Value};
-use reef_op::tensor::{Element, Spec};
+use reef_op::tensor::{Element, Scalar, Spec};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -607,9 +607,9 @@ impl<'a, 'o> Walk<'a, 'o> {
         Ok(())
     }
 
-    /// Results of an `If`: those of the branch that a known condition chooses, of which data may
-    /// decide sizes, with the `facts` of them. If the condition is known only when the network
-    /// runs, both branches are computed and the results are chosen.
+    /// Results of an `If`, with the `facts` of them: those of the branch that a known condition
+    /// chooses. If the condition is known only when the network runs, both branches are computed
+    /// and the results are chosen.
     fn choice(
         &mut self,
         node: &'a NodeFile<'a>,
@@ -633,32 +633,35 @@ impl<'a, 'o> Walk<'a, 'o> {
         if let Some(known) = condition.known_values() {
             let holds = known.array.values().to_i64()[0] != 0;
             let taken = if holds { then } else { other };
-            let made = self.branch(node, taken, scope, outer, depth, true)?;
+            let made = self.branch(node, taken, scope, outer, depth)?;
             let names = taken.outputs.iter().map(|output| output.name);
             let pairs = names.zip(node.outputs.iter().copied());
             facts.few = renamed(&self.names.few, pairs.clone());
             facts.bounds = renamed(&self.names.bounds, pairs.clone());
             facts.points = renamed(&self.names.points, pairs);
-            return Ok(made);
+            return Ok(made.into_iter().map(|(result, _)| result).collect());
         }
-        let both = [then, other].map(|graph| self.branch(node, graph, scope, outer, depth, false));
+        let both = [then, other].map(|graph| self.branch(node, graph, scope, outer, depth));
         let chosen = both.into_iter().collect::<Result<Vec<_>, _>>();
         let chosen = chosen.and_then(|both| {
-            let pairs = both[0].iter().zip(&both[1]).zip(&node.outputs);
-            let chosen = pairs.map(|((a, b), name)| {
+            let mut results = Vec::new();
+            for ((a, b), &name) in both[0].iter().zip(&both[1]).zip(node.outputs.iter()) {
                 // Nothing reads a result without a name.
                 if name.is_empty() {
-                    return Ok(a.clone());
+                    results.push(a.0.clone());
+                    continue;
                 }
-                selected(&mut self.builder, condition, a, b)
-            });
-            chosen.collect::<Result<_>>().map_err(fault)
+                let chosen = selected_rows(&mut self.builder, condition, [a, b]);
+                let (result, bound) = chosen.map_err(fault)?;
+                facts.bounds.extend(bound.map(|bound| (name, bound)));
+                results.push(result);
+            }
+            Ok(results)
         });
         chosen.inspect_err(|_| self.unbound = self.builder.roots(condition))
     }
 
-    /// Results of a branch, which sees the names around it. If no other one is computed, data may
-    /// decide about their sizes.
+    /// Results of a branch, which sees the names around it, and the sizes of them that data decide.
     fn branch(
         &mut self,
         node: &'a NodeFile<'a>,
@@ -666,20 +669,18 @@ impl<'a, 'o> Walk<'a, 'o> {
         outer_scope: &Scope<'a, '_>,
         outer: &Outer<'a>,
         depth: usize,
-        is_only: bool,
-    ) -> Result<Vec<NodeResult>, Fault> {
+    ) -> Result<Vec<BranchResult>, Fault> {
         let fault = |why| Fault::at_node(name_of(node), node.op, why);
         let mut scope = Scope { outer: Some(outer_scope), ..Scope::default() };
         self.initializers(graph, &mut scope)?;
         self.nodes(&graph.nodes, &mut scope, outer, depth)?;
-        let result = |output: &ValueFile<'a>| self.result_named(output.name, &scope).map_err(fault);
-        let mut names = graph.outputs.iter().map(|output| output.name);
-        if is_only {
-            names.try_for_each(|name| ensure_no_text(node, name, &scope))?;
-        } else {
-            self.ensure_plain(node, names, &scope)?;
+        let mut results = Vec::new();
+        for output in &graph.outputs {
+            ensure_no_text(node, output.name, &scope)?;
+            let result = self.result_named(output.name, &scope).map_err(fault)?;
+            results.push((result, self.names.bounds.get(output.name).cloned()));
         }
-        graph.outputs.iter().map(result).collect()
+        Ok(results)
     }
 
     /// Results of a function for its operands.
@@ -786,6 +787,45 @@ fn select(builder: &mut Builder<'_>, condition: &Value, a: &Value, b: &Value) ->
         let (which, a, b) = (w.input(0), w.input(1), w.input(2));
         w.select(which, a, b)
     })
+}
+
+/// A result of a branch, and the size of it that data decide.
+type BranchResult = (NodeResult, Option<Bound>);
+
+/// As [`selected`]. If data decide about a size of either, the other may have another size there.
+fn selected_rows(
+    builder: &mut Builder<'_>,
+    condition: &Value,
+    [a, b]: [&BranchResult; 2],
+) -> Result<BranchResult> {
+    let ((NodeResult::Tensor(x), of_x), (NodeResult::Tensor(y), of_y)) = (a, b) else {
+        return Ok((selected(builder, condition, &a.0, &b.0)?, None));
+    };
+    let Some(axis) = of_x.as_ref().or(of_y.as_ref()).map(|bound| bound.axis) else {
+        return Ok((NodeResult::Tensor(select(builder, condition, x, y)?), None));
+    };
+    if x.rank() != y.rank() || [of_x, of_y].into_iter().flatten().any(|of| of.axis != axis) {
+        return Err(beyond(&format!(
+            "data decide about a size of a result, and the branches give {} and {}",
+            x.spec, y.spec
+        )));
+    }
+    let most = x.dims()[axis].max(y.dims()[axis]);
+    let mut made = Vec::new();
+    for (value, bound) in [(x, of_x), (y, of_y)] {
+        let own = value.dims()[axis];
+        let mut more = vec![0; value.rank()];
+        more[axis] = (most - own) as i64;
+        let wide = builder.pad(value, &vec![0; value.rank()], &more, Scalar::Whole(0))?;
+        let size = match bound {
+            Some(bound) => builder.reshape(&bound.size, Vec::new())?,
+            None => builder.whole(Vec::new(), vec![own as i64])?,
+        };
+        made.push((wide, size));
+    }
+    let chosen = select(builder, condition, &made[0].0, &made[1].0)?;
+    let size = select(builder, condition, &made[0].1, &made[1].1)?;
+    Ok((NodeResult::Tensor(chosen), Some(Bound { axis, size })))
 }
 
 /// As [`select`], of two results: sequences must have one length.

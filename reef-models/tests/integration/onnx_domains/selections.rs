@@ -285,6 +285,35 @@ fn branch_that_shapes_choose_has_a_size_that_data_decide() {
     assert_eq!(made, [Array::I64(vec![1, 3]), Array::I64(vec![2, 1])]);
 }
 
+/// The same where earlier choices say whether there is something to choose from.
+#[test]
+fn branches_that_data_choose_may_differ_in_a_size_that_data_decide() {
+    let nothing = [
+        stored("nothing", I64, &[0], &[]),
+        node("Identity", &["nothing"], "a", &[]),
+        open(12, "a", I64, &[]),
+    ];
+    let some = [
+        stored("first", I64, &[1], &[0; 8]),
+        node("Squeeze", &["places", "first"], "b", &[]),
+        open(12, "b", I64, &[]),
+    ];
+    let branches = [graph("then_branch", &nothing), graph("else_branch", &some)];
+    let parts = [
+        node("NonZero", &["x"], "places", &[]),
+        node("Size", &["places"], "count", &[]),
+        stored("zero", I64, &[], &[0; 8]),
+        node("Equal", &["count", "zero"], "is_empty", &[]),
+        node("If", &["is_empty"], "at", &branches),
+        node("Add", &["at", "zero"], "y", &[]),
+        value(11, "x", &[4]),
+        open(12, "y", I64, &["n"]),
+    ];
+    for (x, want) in [(vec![0.0, 3.0, 0.0, -1.0], vec![1, 3]), (vec![0.0; 4], vec![])] {
+        assert_eq!(outputs(&parts, &[4], Array::F32(x)), [Array::I64(want)]);
+    }
+}
+
 #[test]
 fn functions_have_sizes_that_data_decide() {
     let nodes = [
