@@ -183,7 +183,7 @@ pub(super) fn moved(
     let Some(first) = origins.iter().position(Option::is_some) else { return Ok(None) };
     let is_first = first == 0 && origins.iter().flatten().count() == 1;
     match (node.domain, node.op) {
-        ("ai.onnx.ml", "LabelEncoder" | "OneHotEncoder") if is_first => Ok(None),
+        ("ai.onnx.ml", "CategoryMapper" | "LabelEncoder" | "OneHotEncoder") if is_first => Ok(None),
         ("" | "ai.onnx", "Shape" | "Size") if is_first => Ok(None),
         ("ai.onnx.ml", "ArrayFeatureExtractor") if is_first => Ok(origins[0]),
         ("" | "ai.onnx", op) if is_first && MOVING.contains(&op) => Ok(origins[0]),

@@ -90,6 +90,17 @@ fn texts_become_texts_and_lists_of_classes_go_both_ways() {
 }
 
 #[test]
+fn categories_are_mapped_both_ways() {
+    let lists = [texts("cats_strings", &["a", "b"]), ints("cats_int64s", &[3, 5])];
+    let made = network(&one_node("CategoryMapper", [STRING, INT64], &lists), &[("x", &[3])]);
+    let made = made.unwrap();
+    let numbers = made.execute(&[places(&made, &["b", "x", "a"])]).unwrap();
+    assert_eq!(numbers, [Array::I64(vec![5, -1, 3])]);
+    let made = network(&one_node("CategoryMapper", [INT64, STRING], &lists), &[("x", &[3])]);
+    assert_eq!(output_texts(&made.unwrap(), Array::I64(vec![5, 4, 3])), ["b", "_Unused", "a"]);
+}
+
+#[test]
 fn texts_become_columns() {
     let categories = [texts("cats_strings", &["a", "b"])];
     let network = network(&one_node("OneHotEncoder", [STRING, FLOAT], &categories), &[("x", &[3])]);

@@ -17,7 +17,7 @@ pub(super) fn column(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Option<Vec<
         "Binarizer" => one(binarized(b, call)?),
         "FeatureVectorizer" => one(joined(b, call)?),
         "Imputer" => one(imputed(b, call)?),
-        "LabelEncoder" => one(encoded(b, call)?),
+        "CategoryMapper" | "LabelEncoder" => one(encoded(b, call)?),
         "Normalizer" => one(normalized(b, call)?),
         "OneHotEncoder" => one(one_hot(b, call)?),
         "Scaler" => one(scaled(b, call)?),
@@ -188,10 +188,19 @@ impl Entries {
     /// Keys and values of a node.
     fn of_node(b: &Builder<'_>, call: &Call<'_>) -> Result<[Self; 2]> {
         // Version 1 has one list: texts become their numbers in it, and numbers the texts.
-        if let Some(classes) = call.places("classes_strings")? {
-            let numbers = Array::I64((0..classes.len() as i64).collect());
-            let numbers = Self { array: numbers, are_texts: false };
-            let texts = Self { array: Array::I64(classes), are_texts: true };
+        let lists = match call.op() {
+            "CategoryMapper" => {
+                let numbers = call.ints("cats_int64s")?.map(<[i64]>::to_vec);
+                call.places("cats_strings")?.zip(numbers)
+            }
+            _ => call.places("classes_strings")?.map(|classes| {
+                let numbers = (0..classes.len() as i64).collect();
+                (classes, numbers)
+            }),
+        };
+        if let Some((texts, numbers)) = lists {
+            let numbers = Self { array: Array::I64(numbers), are_texts: false };
+            let texts = Self { array: Array::I64(texts), are_texts: true };
             return Ok(if call.is_text(0) { [texts, numbers] } else { [numbers, texts] });
         }
         let keys = ["keys_int64s", "keys_floats", "keys_strings", "keys_tensor"];
