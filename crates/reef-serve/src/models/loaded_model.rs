@@ -84,15 +84,20 @@ impl LoadedModel {
         let Some(declaration) = self.declaration.as_ref().filter(|d| d.is_open()) else {
             return Ok(None);
         };
-        let size = |&size: &i64| usize::try_from(size).unwrap_or_default();
-        let shapes: Shapes = given.map(|shape| shape.iter().map(size).collect()).collect();
+        let size = |&size: &i64| {
+            let wrong =
+                || Error::Invalid(format!("a size of a tensor must be at least 0, got {size}"));
+            usize::try_from(size).map_err(|_| wrong())
+        };
+        let sizes = |shape: &[i64]| shape.iter().map(size).collect::<Result<Vec<_>>>();
+        let shapes: Shapes = given.map(sizes).collect::<Result<_>>()?;
         declaration.check(&shapes).map(|()| Some(shapes))
     }
 
     /// Returns the inputs whose values decide about shapes. Their values follow the shapes that a
     /// request chooses.
     pub(crate) fn value_inputs(&self) -> &[ValueInput] {
-        self.declaration.as_ref().map_or(&[], Declaration::value_inputs)
+        self.declaration.as_ref().map(Declaration::value_inputs).unwrap_or_default()
     }
 }
 

@@ -117,6 +117,8 @@ fn shapes_that_contradict_the_file_are_refused_with_both() {
     assert_eq!(said, "tensor x: shape must be [2, -1 (tokens), 4], got [1, 3, 4]");
     let said = refused(block_on(fixture.ask_sums("a", &[2, 12])));
     assert_eq!(said, "tensor x: shape must be [2, -1 (tokens), 4], got [2, 12]");
+    let said = refused(block_on(fixture.ask_sums("a", &[2, -1, 4])));
+    assert_eq!(said, "a size of a tensor must be at least 0, got -1");
     assert_eq!(fixture.sums().variants.len(), 1);
 }
 
