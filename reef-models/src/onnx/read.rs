@@ -1,8 +1,9 @@
 //! From the bytes of a file to a network.
 
 use super::fault::Fault;
-use super::file::{Dimension, GraphFile, ModelFile, ValueFile};
+use super::file::{Dimension, GraphFile, ModelFile, NodeFile, TensorFile, ValueFile};
 use super::general::options::{TensorOptions, usual};
+use super::general::stored::array;
 use super::general::walk::{Walk, Walked};
 use super::images::{Options, ends_in_images, image_of, only_input};
 use super::node::name_of;
@@ -16,10 +17,17 @@ use crate::memory::ledger::Ledger;
 use crate::model::image_model::ImageModel;
 use crate::model::params::Params;
 use crate::tensors::model::TensorModel;
+use reef_op::MAX_SIZE;
 use reef_op::tensor::Array;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Most readings of a file for sizes of its constants.
+const MAX_FITS: usize = 48;
+
+/// `TensorProto.DataType` of integers of 64 bits.
+const INT64: i64 = 7;
 
 /// Kernels that a network may run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -167,7 +175,63 @@ impl File<'_> {
                 return Ok(walked);
             }
         }
+        let may_fit = open.guessed.get() && matches!(error, Error::Onnx { .. });
+        let mut left = if may_fit { MAX_FITS } else { 0 };
+        for guess in [1].into_iter().chain(GUESSES) {
+            let open = TensorOptions { guess, ..options.open_sizes(&graph.inputs) };
+            if let Some(walked) = self.fitted(file, graph, options, open, ledger, &mut left) {
+                return Ok(walked);
+            }
+        }
         Err(error)
+    }
+
+    /// All operations of the file for sizes that the constants of its nodes want: where a node
+    /// can't have the guess for an open size, sizes of its constants are tried, as long as this
+    /// brings the reader to a later node.
+    fn fitted<'a>(
+        &'a self,
+        file: &'a ModelFile<'a>,
+        graph: &'a GraphFile<'a>,
+        options: &ReadOptions,
+        mut open: TensorOptions,
+        ledger: &'a Ledger,
+        left: &mut usize,
+    ) -> Option<Walked<'a>> {
+        let mut try_one = |open: &TensorOptions| {
+            if *left == 0 || ledger.refusal().is_some() {
+                return Err(None);
+            }
+            *left -= 1;
+            let made = self.walk_for(file, graph, options, &mut open.clone(), ledger);
+            made.map_err(|error| failed_node(graph, &error))
+        };
+        let mut at = match try_one(&open) {
+            Ok(walked) => return Some(walked),
+            Err(at) => at?,
+        };
+        loop {
+            let sizes = sizes_of_constants(graph, &graph.nodes[at], self.folder, ledger);
+            let inputs = graph.inputs.iter().flat_map(|input| {
+                let rank = input.dims.as_ref().map_or(0, |dims| dims.len());
+                (1..rank).map(move |axis| (input, axis))
+            });
+            let mut later = None;
+            for (input, axis) in inputs {
+                for &size in &sizes {
+                    let Some(tried) = open.with_size(input, axis, size) else { continue };
+                    match try_one(&tried) {
+                        Ok(walked) => return Some(walked),
+                        Err(Some(other)) if other > at => later = Some((other, tried)),
+                        Err(_) => {}
+                    }
+                }
+                if later.is_some() {
+                    break;
+                }
+            }
+            (at, open) = later?;
+        }
     }
 
     /// All operations of the file for these sizes.
@@ -194,6 +258,43 @@ impl File<'_> {
             }
         }
     }
+}
+
+/// Number of the node that an error is about; `None` if it is about none of the graph's own.
+fn failed_node(graph: &GraphFile<'_>, error: &Error) -> Option<usize> {
+    let Error::Onnx { at, .. } = error else { return None };
+    let is_it =
+        |node: &NodeFile<'_>| Fault::at_node(name_of(node), node.op, String::new()).at == *at;
+    graph.nodes.iter().position(is_it)
+}
+
+/// Sizes that the constants of a node may want: their own, times the groups of a convolution, and
+/// the product of few integers, as of a `Reshape`.
+fn sizes_of_constants(
+    graph: &GraphFile<'_>,
+    node: &NodeFile<'_>,
+    folder: Option<&Path>,
+    ledger: &Ledger,
+) -> Vec<usize> {
+    let group = node.attributes.iter().find(|attribute| attribute.name == "group");
+    let group = group.and_then(|attribute| attribute.int).unwrap_or(1);
+    let is_read = |tensor: &&TensorFile<'_>| node.inputs.contains(&tensor.name);
+    let mut sizes = Vec::new();
+    for tensor in graph.initializers.iter().filter(is_read) {
+        for &size in tensor.dims.iter() {
+            sizes.extend([size, size.saturating_mul(group)]);
+        }
+        let is_list = tensor.element == INT64 && matches!(tensor.dims[..], [0..=8]);
+        if is_list && let Ok((_, values)) = array(tensor, folder, ledger) {
+            let known = values.values().to_i64().into_iter().filter(|&size| size > 0);
+            sizes.push(known.fold(1, i64::saturating_mul));
+        }
+    }
+    let sound = |size: i64| usize::try_from(size).ok().filter(|size| (2..=MAX_SIZE).contains(size));
+    let mut sizes: Vec<usize> = sizes.into_iter().filter_map(sound).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
 }
 
 /// Names of the input and the output of a network for images.

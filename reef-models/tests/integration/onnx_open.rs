@@ -22,6 +22,29 @@ fn means(declared: &[i64]) -> Model {
     model.unwrap()
 }
 
+/// As a file of PyTorch is that leaves all sizes open: channels and features are those of weights.
+#[test]
+fn open_sizes_are_those_that_constants_want() {
+    let found = |op: &str, weights: Vec<u8>, sizes: &[&str], more: &[Vec<u8>]| {
+        let parts = [
+            node(op, &["x", "w"], "y", more),
+            weights,
+            open(11, "x", 1, sizes),
+            open(12, "y", 1, &[]),
+        ];
+        let bytes = file(21, &parts);
+        let read = Model::from_onnx(&bytes, "made").tensors_only().read();
+        read.map(|model| model.tensors().unwrap().inputs[0].spec.dims.clone())
+    };
+    let image = ["n", "c", "rows", "columns"];
+    let kernel = || ones("w", &[4, 3, 3, 3]);
+    assert_eq!(found("Conv", kernel(), &image, &[]).unwrap(), [1, 3, 64, 64]);
+    assert_eq!(found("Conv", kernel(), &image, &[int("group", 2)]).unwrap(), [1, 6, 64, 64]);
+    assert_eq!(found("MatMul", ones("w", &[8, 3]), &["n", "f"], &[]).unwrap(), [1, 8]);
+    let said = found("MatMul", ones("w", &[8, 3]), &["n", "4"], &[]).unwrap_err().to_string();
+    assert!(said.contains("node \"y\" (MatMul): "), "{said}");
+}
+
 #[test]
 fn declared_output_of_several_rows_makes_a_network_of_tensors() {
     let input: Vec<f32> = (0..48).map(|k| k as f32).collect();

@@ -1,5 +1,6 @@
 //! Sizes and values that a file leaves open.
 
+use crate::onnx::file::{Dimension, ValueFile};
 use reef_op::tensor::Array;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -87,6 +88,33 @@ impl TensorOptions {
     fn guess(&self, axis: usize) -> usize {
         self.guessed.set(true);
         if axis == 0 { 1 } else { self.guess }
+    }
+
+    /// With a size for an open axis of an input, if nothing chooses it otherwise.
+    pub(in crate::onnx) fn with_size(
+        &self,
+        input: &ValueFile<'_>,
+        axis: usize,
+        size: usize,
+    ) -> Option<Self> {
+        let dims = input.dims.as_deref()?;
+        let Some(&Dimension::Open(name)) = dims.get(axis) else { return None };
+        if self.shapes.contains_key(name) || self.shapes.contains_key(input.name) {
+            return None;
+        }
+        let own = |(k, dim): (usize, &Dimension<'_>)| match *dim {
+            _ if k == axis => Some(size),
+            Dimension::Fixed(fixed) => usize::try_from(fixed).ok(),
+            Dimension::Open(name) => Some(self.open(name, k, dims.len())),
+        };
+        let (name, sizes) = if name.is_empty() {
+            (input.name, dims.iter().enumerate().map(own).collect::<Option<Vec<_>>>()?)
+        } else {
+            (name, vec![size])
+        };
+        let mut chosen = self.clone();
+        chosen.shapes.insert(name.to_owned(), sizes);
+        Some(chosen)
     }
 
     /// Makes constants of those of `inputs` that are given and weren't yet; whether there were any.
