@@ -8,9 +8,12 @@ use crate::errors::error::Result;
 use crate::files::whole;
 use crate::memory::budget::Budget;
 use crate::memory::ledger::Ledger;
-use reef_op::tensor::Element;
+use reef_op::tensor::{Array, Element, Truth};
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
+
+/// Most elements of an input that is filled with one value.
+const MAX_FILLED: usize = 16;
 
 /// One size of a tensor as a file has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,6 +64,28 @@ impl Declared {
             }
         }
         self
+    }
+
+    /// An input of a few integers or truth values whose sizes are known, with this value for all of
+    /// them.
+    pub(crate) fn filled(&self, name: &str, value: u8) -> Option<(String, (Vec<usize>, Array))> {
+        let port = self.inputs.iter().find(|port| port.name == name)?;
+        let fixed = |size: &DeclaredSize| match size {
+            DeclaredSize::Fixed(size) => Some(*size),
+            DeclaredSize::Open(_) => None,
+        };
+        let dims = port.sizes.as_ref()?.iter().map(fixed).collect::<Option<Vec<_>>>()?;
+        let count = dims.iter().fold(1usize, |count, &size| count.saturating_mul(size));
+        if !(1..=MAX_FILLED).contains(&count) {
+            return None;
+        }
+        let array = match port.element? {
+            Element::Bool => Array::Bool(vec![Truth(value); count]),
+            Element::I32 => Array::I32(vec![value.into(); count]),
+            Element::I64 => Array::I64(vec![value.into(); count]),
+            _ => return None,
+        };
+        Some((name.to_owned(), (dims, array)))
     }
 
     /// Returns whether a request may choose a size.

@@ -320,6 +320,40 @@ impl ModelBuilder<'_> {
         kept
     }
 
+    /// As [`read`](Self::read). If values of inputs decide about shapes and were not given, those of
+    /// up to 16 integers or truth values are 0, or 1 if the network can't have 0. These inputs stay
+    /// inputs, as with [`kept_values`](Self::kept_values).
+    ///
+    /// # Errors
+    ///
+    /// Errors of [`read`](Self::read).
+    pub fn read_usual(self) -> Result<Model> {
+        let first = self.clone().read();
+        if !matches!(first, Err(Error::Unbound { .. })) {
+            return first;
+        }
+        let declared = self.declared()?;
+        for value in [0, 1] {
+            let mut values = BTreeMap::new();
+            loop {
+                match self.clone().kept_values(&values).read() {
+                    Err(Error::Unbound { inputs, .. }) => {
+                        let more = inputs.iter().map(|name| declared.filled(name, value));
+                        let Some(more) = more.collect::<Option<Vec<_>>>() else { break };
+                        if more.is_empty() || more.iter().any(|(name, _)| values.contains_key(name))
+                        {
+                            break;
+                        }
+                        values.extend(more);
+                    }
+                    Err(_) => break,
+                    read => return read,
+                }
+            }
+        }
+        first
+    }
+
     /// Reads an ONNX file as a network of ordinary tensors, though it may be one for images.
     pub fn tensors_only(mut self) -> Self {
         self.onnx.kernels = Kernels::Tensors;

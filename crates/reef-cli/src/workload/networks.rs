@@ -84,7 +84,7 @@ fn names_of(network: &str) -> models::Result<BTreeSet<String>> {
 /// Reads a network by its name, its folder or its ONNX file, for one image at a time.
 pub(crate) fn open(network: &str, sizes: &Sizes) -> models::Result<Model> {
     let shapes = sizes.shapes_of(network)?;
-    Model::open(network).input_size(sizes.size).seed(WEIGHTS.0).shapes(shapes).read()
+    Model::open(network).input_size(sizes.size).seed(WEIGHTS.0).shapes(shapes).read_usual()
 }
 
 /// Reads files of `reef model calibrate`, each of another one of these networks.

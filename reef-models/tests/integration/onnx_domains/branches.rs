@@ -330,6 +330,7 @@ fn given_truth_value_chooses_between_branches_of_other_shapes() {
     let opened = || Model::from_onnx(&bytes, "made").tensors_only().shape("past", &[2, 2]);
     let said = opened().read().unwrap_err().to_string();
     assert!(said.contains("the values of input [\"use_cache\"] decide about shapes"), "{said}");
+    assert_eq!(opened().read_usual().unwrap().inputs().len(), 3);
     for (holds, want) in [(1, &[3.0, 4.0, 5.0, 6.0, 1.0, 2.0][..]), (0, &[-1.0, -2.0][..])] {
         let truth = Array::from_le_bytes(Element::Bool, &[holds]);
         let values = [("use_cache".to_owned(), (vec![1], truth))].into();

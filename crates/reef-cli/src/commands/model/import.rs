@@ -93,7 +93,7 @@ pub(crate) fn import(args: &Import) -> Result<()> {
 /// A network for images becomes a schedule and its weights; one of tensors stays the file that it
 /// is.
 fn import_onnx(args: &Import) -> Result<()> {
-    let model = args.opened(&args.file).read()?;
+    let model = args.opened(&args.file).read_usual()?;
     let Some(tensors) = model.tensors() else { return args.folder.save(model) };
     if args.sizes.is_given() || args.batch.is_some() || args.folder.device.is_some() {
         return usage(
@@ -102,7 +102,7 @@ fn import_onnx(args: &Import) -> Result<()> {
         );
     }
     let out = &args.folder.out;
-    let is_whole = || Model::open(out).budget(&args.budget()).read().map(drop);
+    let is_whole = || Model::open(out).budget(&args.budget()).read_usual().map(drop);
     onnx::copy(&args.file, out, &args.budget(), is_whole)?;
     if args.folder.json {
         let file = args.file.display().to_string();

@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     // The process ends when this has been shown: giving a hundred thousand steps back one by one
     // takes a tenth as long as reading them.
-    let model = args.sizes.opened(&args.model).seed(WEIGHTS.0).read()?;
+    let model = args.sizes.opened(&args.model).seed(WEIGHTS.0).read_usual()?;
     let model = ManuallyDrop::new(model);
     if let Some(model) = model.program() {
         return show_program::show(&args.model, model, args.json);

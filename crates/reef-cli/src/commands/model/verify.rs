@@ -102,7 +102,7 @@ fn compare(args: &Args) -> Result<()> {
     }
     let device = &resolve(&args.device)?;
     let scales = args.scales.as_ref().map(Scales::load).transpose()?;
-    let model = args.sizes.opened(network).seed(args.seed).scales(&scales).read()?;
+    let model = args.sizes.opened(network).seed(args.seed).scales(&scales).read_usual()?;
     let tolerance = args.tolerance(scales.as_ref().map(Scales::format));
     if model.tensors().is_some() {
         let (json, preempt) = (args.json, args.preempt);
