@@ -77,12 +77,14 @@ fn wrong_file_is_one_error_with_its_name() {
     let folder = Folder::new("check");
     let own = env!("CARGO_BIN_EXE_reef");
     let (image, broken) = (folder.path("image"), folder.path("broken.ptx"));
+    let network = folder.path("network.onnx");
     std::fs::write(&image, b"GIF89a").unwrap();
     std::fs::write(&broken, b".version 9.0\n.target sm_90\n.entry k() { add.u32 %r1").unwrap();
     let wanted = [
         (image.as_str(), "this is neither a CUBIN nor a fatbin nor PTX"),
         (&broken, "line 3 of this PTX: a statement does not end"),
         (own, "this program holds no device code"),
+        (&network, "an ONNX file has no kernels: reef model show describes it"),
         ("/nonexistent", "No such file or directory (os error 2)"),
     ];
     for (file, what) in wanted {

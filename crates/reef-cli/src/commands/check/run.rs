@@ -28,6 +28,9 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let Some(file) = &args.file else { return again::run(&args.program, args.json) };
     let wrong = |error: &dyn std::fmt::Display| Usage(format!("{}: {error}", file.display()));
+    if file.extension().is_some_and(|extension| extension == "onnx") {
+        return Err(wrong(&"an ONNX file has no kernels: reef model show describes it").into());
+    }
     let bytes =
         reef_files::read(file, reef_files::MAX_INPUT_BYTES).map_err(|error| wrong(&error))?;
     let found = read(&bytes).map_err(|error| wrong(&error))?;
