@@ -193,6 +193,22 @@ fn health_is_asked_for_as_grpc_has_it() {
     assert_eq!((said.code(), said.message()), (tonic::Code::NotFound, "model none is not loaded"));
 }
 
+/// As curl sends a file of numbers.
+#[test]
+fn body_without_json_is_the_only_input() {
+    let daemon = Daemon::start("without-json", &[]);
+    let ask = |body: &[u8]| {
+        let mut http = Http::connect(daemon.folder()).expect("it listens");
+        let (status, said) = http.ask(&request(Some(0), body)).expect("an answer");
+        (status, String::from_utf8_lossy(&said).into_owned())
+    };
+    let (status, said) = ask(&[0x3f; 4 * VALUES]);
+    assert!(status == 200 && said.contains("binary_data_size"), "{status} {said}");
+    let (status, said) = ask(&[0x3f; 5]);
+    let why = format!("tensor input: must have {} bytes, got 5", 4 * VALUES);
+    assert!(status == 400 && said.contains(&why), "{status} {said}");
+}
+
 /// A body by gzip is what is in it; one that becomes too much is refused.
 #[test]
 fn bodies_may_be_compressed() {

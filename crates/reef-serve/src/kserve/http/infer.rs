@@ -1,7 +1,8 @@
 //! Inference calls.
 //!
 //! With the header below, the body is JSON of that length, followed by the raw bytes of the inputs
-//! with `binary_data_size`, one after the other. Answers have the same form.
+//! with `binary_data_size`, one after the other. Answers have the same form. Without JSON the body
+//! is the only input.
 
 use super::json::{
     Data, InferRequestJson, InferResponseJson, InputJson, OutputJson, OutputTensorJson, parameters,
@@ -18,6 +19,7 @@ use crate::kserve::infer::request::{
 };
 use crate::kserve::infer::response::{InferResponse, ResponseOutput};
 use crate::kserve::parameter::{Parameter, classes, region_part};
+use crate::models::loaded_model::LoadedModel;
 use crate::net::identity::peer::Peer;
 use crate::net::quota::charge::Charge;
 use crate::requests::buffer_pool::BufferPool;
@@ -74,9 +76,14 @@ pub(super) async fn version(
     let (max, principal) = (server.config.get().limits.tensors, &peer.principal);
     let body = decompress(&server, &peer, &charge, &headers, body).await?;
     let (json, binary) = split(&headers, body)?;
-    let (bytes, work_charge, buffers) = (json.len(), charge.clone(), server.buffers.clone());
-    let read = move || read(&headers, &json, binary, max, Some(&work_charge), &buffers);
-    let mut request = server.workers.run(principal, charge.clone(), bytes, read).await?;
+    let mut request = if json.is_empty() && headers.contains_key(JSON_LENGTH) {
+        let model = server.registry.get(&model, &version)?;
+        InferRequest { class: class(&headers)?, ..of_only_input(&model, binary)? }
+    } else {
+        let (bytes, work_charge, buffers) = (json.len(), charge.clone(), server.buffers.clone());
+        let read = move || read(&headers, &json, binary, max, Some(&work_charge), &buffers);
+        server.workers.run(principal, charge.clone(), bytes, read).await?
+    };
     (request.model, request.version) = (model, version);
     request.charge = Some(charge.clone());
     let answer = server.answer(&peer, request).await?;
@@ -161,6 +168,46 @@ fn read(
     });
     infer.outputs = outputs.collect::<Result<_>>()?;
     Ok(infer)
+}
+
+/// Returns the request of a body that is the data of a model's only input.
+fn of_only_input(model: &LoadedModel, body: Bytes) -> Result<InferRequest> {
+    let mut inputs = model.request_inputs();
+    let (Some(info), None) = (inputs.next(), inputs.next()) else {
+        let title = model.title();
+        let text = format!("model {title}: a request without JSON must be for one input");
+        return Err(Error::Invalid(text));
+    };
+    let (name, datatype) = (info.name.clone(), info.datatype().to_owned());
+    let (shape, data) = only_tensor(info, body)?;
+    let input = InputTensor { name, datatype, shape, from: TensorData::Bytes(data) };
+    Ok(InferRequest { inputs: vec![input], is_binary: true, ..InferRequest::default() })
+}
+
+/// Returns the shape of a tensor of these bytes, of which one size may be open, and its data: a text
+/// follows its length.
+fn only_tensor(info: &TensorInfo, body: Bytes) -> Result<(Vec<i64>, Bytes)> {
+    let mut shape = info.shape.clone();
+    let open: Vec<usize> = (0..shape.len()).filter(|&axis| shape[axis] < 0).collect();
+    let Some(element) = info.wire_element() else {
+        open.iter().for_each(|&axis| shape[axis] = 1);
+        let length = u32::try_from(body.len()).unwrap_or(u32::MAX).to_le_bytes();
+        return Ok((shape, [&length[..], &body[..]].concat().into()));
+    };
+    let fixed = shape.iter().map(|&size| usize::try_from(size).unwrap_or(1));
+    let bytes = fixed.fold(element.bytes(), usize::saturating_mul);
+    match open[..] {
+        [] => {}
+        [axis] => shape[axis] = body.len().checked_div(bytes).unwrap_or_default() as i64,
+        _ => {
+            let name = &info.name;
+            let text = format!(
+                "tensor {name}: a request without JSON can have one open size, got {shape:?}"
+            );
+            return Err(Error::Invalid(text));
+        }
+    }
+    Ok((shape, body))
 }
 
 /// Returns the value of a parameter, if it is given.
