@@ -287,7 +287,7 @@ fn branch_that_shapes_choose_has_a_size_that_data_decide() {
 
 /// The same where earlier choices say whether there is something to choose from.
 #[test]
-fn branches_that_data_choose_may_differ_in_a_size_that_data_decide() {
+fn branches_that_data_choose_may_differ_in_such_a_size() {
     let nothing = [
         stored("nothing", I64, &[0], &[]),
         node("Identity", &["nothing"], "a", &[]),
