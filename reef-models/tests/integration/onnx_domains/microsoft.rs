@@ -328,3 +328,25 @@ fn operators_of_both_domains_mean_the_same() {
     ];
     assert_near(&outputs(&counted, &[2], Array::F32(vec![0.5; 2]))[0], &[1.5, 2.5]);
 }
+
+/// Two weights of each column are in one byte, the first in its higher bits.
+#[test]
+fn weights_of_bitsandbytes_are_read_by_their_tables() {
+    let made = |kind: i64, packed: [u8; 2], more: &[Vec<u8>]| {
+        let sizes = [int("K", 2), int("N", 2), int("block_size", 2), int("quant_type", kind)];
+        let parts = [
+            node_in(MS, "MatMulBnb4", &["x", "w", "s"], &["y"], &[&sizes[..], more].concat()),
+            stored("w", 2, &[2], &packed),
+            singles("s", &[2], |k| [2.0, 4.0][k as usize]),
+            value(11, "x", &[1, 2]),
+            value(12, "y", &[1, 2]),
+        ];
+        let made = network(&parts, &[])?.execute(&[Array::F32(vec![1.0, 2.0])]);
+        Ok::<_, String>(made.unwrap().remove(0))
+    };
+    assert_near(&made(0, [0x35, 0xb7], &[]).unwrap(), &[4.0, -2.0]);
+    assert_near(&made(1, [0xf7, 0x0f], &[]).unwrap(), &[2.0, 4.0]);
+    let said = made(2, [0, 0], &[]).unwrap_err();
+    assert!(said.ends_with("attribute quant_type = 2"), "{said}");
+    assert!(made(1, [0, 0], &[int("transB", 0)]).unwrap_err().contains("transB must be 1"));
+}

@@ -38,6 +38,7 @@ pub(super) fn fused(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Option<Vec<V
         "Pad" | "Trilu" => movement::movement(b, call),
         "Range" => cast::cast(b, call),
         "LayerNormalization" | "SimplifiedLayerNormalization" => normal::normalisation(b, call),
+        "MatMulBnb4" => one(products::matmul_by_table(b, call)?),
         "MatMulNBits" => one(products::matmul_of_few_bits(b, call)?),
         "SkipLayerNormalization" => norms::skip(b, call, true),
         "SkipSimplifiedLayerNormalization" => norms::skip(b, call, false),

@@ -155,6 +155,86 @@ pub(super) fn matmul_of_few_bits(b: &mut Builder<'_>, call: &Call<'_>) -> Result
     call.maybe(5).map_or(Ok(made.clone()), |bias| b.binary(Binary::Add, &made, bias))
 }
 
+/// Values of floats of 4 bits, as bitsandbytes has them.
+const FP4: [f32; 16] = [
+    0.0,
+    0.005_208_333_5,
+    0.666_666_7,
+    1.0,
+    0.333_333_34,
+    0.5,
+    0.166_666_67,
+    0.25,
+    -0.0,
+    -0.005_208_333_5,
+    -0.666_666_7,
+    -1.0,
+    -0.333_333_34,
+    -0.5,
+    -0.166_666_67,
+    -0.25,
+];
+
+/// Values of normal floats of 4 bits (NF4): quantiles of a normal distribution.
+const NF4: [f32; 16] = [
+    -1.0,
+    -0.696_192_8,
+    -0.525_073_05,
+    -0.394_917_5,
+    -0.284_441_38,
+    -0.184_773_43,
+    -0.091_050_036,
+    0.0,
+    0.079_580_3,
+    0.160_930_2,
+    0.246_112_3,
+    0.337_915_24,
+    0.440_709_83,
+    0.562_617,
+    0.722_956_84,
+    1.0,
+];
+
+/// A product with the transpose of `[columns, rows]` weights of 4 bits, the higher ones of a byte
+/// first, whose values a table has: operands are `a`, the packed weights, and a scale for each
+/// block of all of them.
+pub(super) fn matmul_by_table(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let ints = ["K", "N", "block_size"].map(|name| call.int(name, 0).and_then(size));
+    let [rows, columns, block] = ints;
+    let (rows, columns, block) = (rows?, columns?, block?);
+    let table = match call.int("quant_type", -1)? {
+        0 => FP4,
+        1 => NF4,
+        other => return Err(format!("attribute quant_type = {other}")),
+    };
+    call.int("training_mode", 0)?;
+    if !call.flag("transB", true)? {
+        return Err(beyond("attribute transB must be 1"));
+    }
+    let (count, bytes) = (elements(&[columns, rows])?, bytes_of(call, 1)?);
+    if !(1..=MAX_BLOCK).contains(&block) || bytes.len() != count.div_ceil(2) {
+        return Err(format!("{} bytes for {count} weights in blocks of {block}", bytes.len()));
+    }
+    let blocks = count.div_ceil(block);
+    let _making = b.ledger.charge(4 * (blocks * block) as u64)?;
+    let number = |k: usize| usize::from(bytes[k / 2] >> (4 * (1 - k % 2)) & 15);
+    let mut numbers: Vec<f32> = (0..count).map(|k| table[number(k)]).collect();
+    numbers.resize(blocks * block, 0.0);
+    let numbers = b.constant(vec![blocks, block], Array::F32(numbers))?;
+    let scales = b.reshape(call.get(2)?, vec![blocks, 1])?;
+    let weights = b.map_in(Domain::F32, scales.element(), &[&numbers, &scales], |w| {
+        let (number, scale) = (w.input(0), w.input(1));
+        w.mul(number, scale)
+    })?;
+    let weights = b.reshape(&weights, vec![blocks * block])?;
+    let weights = b.cut(&weights, 0, 0, count)?;
+    let weights = b.reshape(&weights, vec![columns, rows])?;
+    let weights = b.transpose(&weights, &[1, 0])?;
+    let x = call.get(0)?;
+    crate::tensors::expressions::same_element(x, &weights)?;
+    b.matmul(x, &weights)
+}
+
 /// Blocks whose scales and zero points the places of a row have, 0 behind its end.
 fn groups(b: &Builder<'_>, list: &[i64], [rows, blocks, block]: [usize; 3]) -> Result<Vec<usize>> {
     let all = blocks.saturating_mul(block);
