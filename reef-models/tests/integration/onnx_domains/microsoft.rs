@@ -350,3 +350,14 @@ fn weights_of_bitsandbytes_are_read_by_their_tables() {
     assert!(said.ends_with("attribute quant_type = 2"), "{said}");
     assert!(made(1, [0, 0], &[int("transB", 0)]).unwrap_err().contains("transB must be 1"));
 }
+
+#[test]
+fn files_for_one_machine_are_refused_with_the_remedy() {
+    let parts = [
+        node_in("com.microsoft.nchwc", "ReorderInput", &["x"], &["y"], &[]),
+        value(11, "x", &[1, 8, 2, 2]),
+        value(12, "y", &[1, 8, 2, 2]),
+    ];
+    let said = network(&parts, &[]).unwrap_err();
+    assert!(said.contains("save it with the level extended, or run the file by"), "{said}");
+}

@@ -9,7 +9,7 @@ use super::recurrent::node;
 use super::sums::{convolutions, losses, normal, pools, products, reductions, unpooled};
 use super::tokens::attention;
 use super::{sampled, signals};
-use crate::onnx::fault::{Result, unsupported};
+use crate::onnx::fault::{Result, beyond, unsupported};
 use crate::onnx::general::call::Call;
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
@@ -53,6 +53,9 @@ fn families(domain: &str) -> Result<&'static [Family]> {
             microsoft::fused,
             node::recurrent_of_microsoft,
         ]),
+        "com.microsoft.nchwc" => Err(beyond(
+            "ONNX Runtime has optimized the file for one machine: save it with the level extended",
+        )),
         other => Err(unsupported(&format!("operators of domain {other:?} are"))),
     }
 }
