@@ -424,6 +424,29 @@ mod tests {
     }
 
     #[test]
+    fn values_follow_the_shapes_of_a_request() {
+        let mut declaration = text();
+        declaration.inputs.push(DeclaredTensor {
+            name: "count".into(),
+            sizes: Some(vec![DeclaredSize::Fixed(2)]),
+            element: Some(Element::I32),
+        });
+        let names = |name: &str| [name.to_owned()];
+        assert!(declaration.may_choose_values() && declaration.choose_values(&names("count")));
+        assert!(!declaration.choose_values(&names("count")), "requests do so already");
+        assert!(!declaration.choose_values(&names("ids")), "its sizes are open");
+        let bytes = [(-3i32).to_le_bytes(), 7i32.to_le_bytes()].concat();
+        let values = declaration.value_inputs()[0].decode(&bytes);
+        let shapes = vec![vec![1, 2], vec![1, 2], vec![2], values];
+        let chosen = declaration.values(Some(&shapes));
+        assert_eq!(chosen["count"], (vec![2], Array::I32(vec![-3, 7])));
+        let said = "ids [1, 2], mask [1, 2], count [2], values [-3, 7] of count";
+        assert_eq!(declaration.show(&shapes), said);
+        assert_eq!(declaration.values(None)["count"].1, Array::I32(vec![0, 0]));
+        assert_eq!(declaration.with_usual_values(Vec::new()), [[0, 0]]);
+    }
+
+    #[test]
     fn fixed_size_cannot_be_chosen() {
         let mut declaration = text();
         declaration.fix(None, None, Some(4));
