@@ -59,11 +59,16 @@ pub(crate) struct DeclaredTensor {
 type ChosenSizes = BTreeMap<String, usize>;
 
 impl Declaration {
-    /// Converts the declaration of a file; `None` if it leaves the rank of an input open.
-    pub(crate) fn of(declared: Declared) -> Option<Self> {
+    /// Converts the declaration of a file; `None` if it leaves the rank of an input open, and none
+    /// of these shapes has it.
+    pub(crate) fn of(declared: Declared, shapes: &[BTreeMap<String, Vec<usize>>]) -> Option<Self> {
         let of = |ports: Vec<DeclaredPort>| ports.into_iter().map(DeclaredTensor::of).collect();
         let Declared { inputs, outputs } = declared;
-        let declaration = Self::with(of(inputs), of(outputs));
+        let mut declaration = Self::with(of(inputs), of(outputs));
+        for input in declaration.inputs.iter_mut().filter(|input| input.sizes.is_none()) {
+            let given = shapes.iter().find_map(|shapes| shapes.get(&input.name));
+            input.sizes = given.map(|sizes| vec![DeclaredSize::Open(String::new()); sizes.len()]);
+        }
         declaration.inputs.iter().all(|input| input.sizes.is_some()).then_some(declaration)
     }
 

@@ -252,7 +252,8 @@ impl ModelSpec {
     ///
     /// The first error, with the model and the file; `Exhausted`.
     pub(crate) fn declared(&self, budget: &dyn Fn() -> Budget) -> Result<Option<Declaration>> {
-        let declared = self.source.declared(self.size, self.max_batch() > 1, &budget());
+        let declared =
+            self.source.declared(self.size, self.max_batch() > 1, &self.shapes, &budget());
         let mut declared = declared.map_err(|error| of(&self.name, self.version, error))?;
         if let Some(declaration) = &mut declared {
             declaration.fix(

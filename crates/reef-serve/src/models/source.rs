@@ -5,6 +5,7 @@ use super::description::{Description, EngineKind};
 use crate::error::{Error, Result};
 use crate::process::settings::Program;
 use reef::models::{self, Budget, Model, ModelBuilder, onnx, unread};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// File that marks the folder of a network.
@@ -112,13 +113,14 @@ impl ModelSource {
         &self,
         size: Option<usize>,
         rows: bool,
+        shapes: &[BTreeMap<String, Vec<usize>>],
         budget: &Budget,
     ) -> Result<Option<Declaration>> {
         Ok(match self {
             Self::Whole(path) if onnx::file_of(path).is_some() => {
                 let file = onnx::file_of(path).unwrap_or_default();
                 let declared = onnx::declared(&file, budget).map_err(|e| read_error(path, e))?;
-                Declaration::of(declared)
+                Declaration::of(declared, shapes)
             }
             Self::Program(_) | Self::Process(_) => None,
             _ => self.network().and_then(|network| built(network, size, rows)),

@@ -198,6 +198,23 @@ fn integers_of_a_request_choose_shapes() {
     assert_eq!(answered(&fixture, request(0, 4)), (vec![4], vec![0.0, 1.0, 2.0, 3.0]));
 }
 
+#[test]
+fn input_of_any_rank_has_that_of_the_description() {
+    let any = |field: u64, name: &str| {
+        let tensor = bytes(1, number(1, 1));
+        bytes(field, [bytes(1, name), bytes(2, tensor)].concat())
+    };
+    let nodes = [node("Relu", &["x"], "y", &[]), any(11, "x"), any(12, "y")];
+    let relu = file(17, &nodes);
+    let (fixture, loaded) = open_file("any-rank", &relu, "shapes = [{ x = [2, 3] }]", |_| ());
+    loaded.unwrap();
+    assert_eq!(fixture.sums().inputs.each[0].shape, [-1, -1]);
+    assert_eq!(answered(&fixture, asking(&[("x", &[1, 2])])), (vec![1, 2], vec![0.0, 1.0]));
+    let (_fixture, loaded) = open_file("no-rank", &relu, "", |_| ());
+    let said = refused(loaded);
+    assert!(said.contains("its shape is left open: choose one"), "{said}");
+}
+
 /// Data of any number cannot be chosen so.
 #[test]
 fn floats_that_decide_about_shapes_are_refused_at_load() {
