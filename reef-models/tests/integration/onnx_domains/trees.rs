@@ -76,6 +76,17 @@ fn forest_of_three_classes_gives_labels_and_scores() {
     assert_near(&made[1], &[0.9, 0.6, 0.0, 0.25, 0.25, 1.0]);
 }
 
+/// Of negative scores the largest gives the label, and not the 0 of a class without one.
+#[test]
+fn class_without_a_score_is_no_label() {
+    let given = [(0, 1, 0, 0.3), (0, 2, 1, -0.4), (1, 1, 2, 0.2), (1, 2, 2, -0.1)];
+    let labels = vec![ints("classlabels_int64s", &[3, 5, 9])];
+    let graph = classifier(&[stumps(2), leaves("class", &given), labels], "1");
+    let made = outputs(&graph, &[2, 1], Array::F32(vec![-1.0, 1.0]));
+    assert_eq!(made[0], Array::I64(vec![3, 9]));
+    assert_near(&made[1], &[0.3, 0.0, 0.2, 0.0, -0.4, -0.1]);
+}
+
 /// Each mode compares 0, 1, 2 and a missing value with 1, and gives 1 where it holds.
 #[test]
 fn each_mode_of_a_branch_compares_as_named() {

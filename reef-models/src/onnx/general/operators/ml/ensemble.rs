@@ -11,6 +11,7 @@ use crate::tensors::axes::size;
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
 use reef_op::tensor::{Array, Element};
+use std::collections::HashMap;
 
 /// The input as rows of columns.
 pub(super) fn rows(b: &Builder<'_>, call: &Call<'_>) -> Result<Value> {
@@ -128,11 +129,47 @@ pub(super) fn classifier(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Vec<Val
         of_one_class(b, &score, column, transform, all_positive, &labels)?
     } else {
         let scores = based(b, &sums, &base)?;
-        [labels.best(b, &scores)?, transform.applied(b, &scores)?]
+        let compared = if base.is_empty() && labels.count > 2 {
+            only_scored(b, &x, &named, &leaves, &scores)?
+        } else {
+            scores.clone()
+        };
+        [labels.best(b, &compared)?, transform.applied(b, &scores)?]
     };
     let [label, scores] = made;
     let scores = b.cast(&scores, Element::F32)?;
     Ok(vec![label, scores])
+}
+
+/// Scores without those of classes to which no leaf of a row gives one: in ONNX Runtime no such
+/// class is the label, even if all others have negative scores.
+fn only_scored(
+    b: &mut Builder<'_>,
+    x: &Value,
+    named: &NamedNodes,
+    leaves: &Leaves,
+    scores: &Value,
+) -> Result<Value> {
+    let _making = b.ledger.charge(64 * named.leaves.len() as u64)?;
+    let mut trees: HashMap<i64, Vec<usize>> = HashMap::new();
+    for (&(tree, _), &leaf) in &named.leaves {
+        trees.entry(tree).or_default().push(leaf);
+    }
+    let gives = |leaf: usize, class: usize| leaves.weights[leaf * leaves.targets + class].is_some();
+    let is_given =
+        |class: usize| trees.values().any(|own| own.iter().all(|&leaf| gives(leaf, class)));
+    if (0..leaves.targets).all(is_given) {
+        return Ok(scores.clone());
+    }
+    let mut ones = Leaves::new(b, named.nodes.leaves, leaves.targets, Element::F32)?;
+    for (one, weight) in ones.weights.iter_mut().zip(&leaves.weights) {
+        *one = weight.map(|_| 1.0);
+    }
+    let counts = aggregated(b, x, &named.nodes, &ones, Aggregate::Sum)?;
+    b.map(scores.element(), &[scores, &counts], |w| {
+        let (score, count, none) = (w.input(0), w.input(1), w.real(f64::NEG_INFINITY));
+        w.select(count, score, none)
+    })
 }
 
 /// Label and scores of two classes if leaves give something to one of them alone: that is the
