@@ -1,7 +1,7 @@
 //! From the bytes of a file to a network.
 
 use super::fault::Fault;
-use super::file::{Dimension, GraphFile, ModelFile, NodeFile, TensorFile, ValueFile};
+use super::file::{Dimension, GraphFile, ModelFile, NodeFile, ValueFile};
 use super::general::options::{TensorOptions, usual};
 use super::general::stored::array;
 use super::general::walk::{Walk, Walked};
@@ -19,7 +19,7 @@ use crate::model::params::Params;
 use crate::tensors::model::TensorModel;
 use reef_op::MAX_SIZE;
 use reef_op::tensor::Array;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -187,8 +187,8 @@ impl File<'_> {
     }
 
     /// All operations of the file for sizes that the constants of its nodes want: where a node
-    /// can't have the guess for an open size, sizes of its constants are tried, as long as this
-    /// brings the reader to a later node.
+    /// can't have the guess for an open size, sizes of its constants are tried, as long as one of
+    /// them brings the reader to a later node, and `left` more readings are allowed.
     fn fitted<'a>(
         &'a self,
         file: &'a ModelFile<'a>,
@@ -200,13 +200,13 @@ impl File<'_> {
     ) -> Option<Walked<'a>> {
         let mut try_one = |open: &TensorOptions| {
             if *left == 0 || ledger.refusal().is_some() {
-                return Err(None);
+                return None;
             }
             *left -= 1;
             let made = self.walk_for(file, graph, options, &mut open.clone(), ledger);
-            made.map_err(|error| failed_node(graph, &error))
+            Some(made.map_err(|error| failed_node(graph, &error)))
         };
-        let mut at = match try_one(&open) {
+        let mut at = match try_one(&open)? {
             Ok(walked) => return Some(walked),
             Err(at) => at?,
         };
@@ -216,13 +216,14 @@ impl File<'_> {
                 let rank = input.dims.as_ref().map_or(0, |dims| dims.len());
                 (1..rank).map(move |axis| (input, axis))
             });
-            let mut later = None;
+            let mut later: Option<(usize, TensorOptions)> = None;
             for (input, axis) in inputs {
                 for &size in &sizes {
-                    let Some(tried) = open.with_size(input, axis, size) else { continue };
-                    match try_one(&tried) {
+                    let Some(tried) = open.with_size(input, axis, size) else { break };
+                    let most = later.as_ref().map_or(at, |(most, _)| *most);
+                    match try_one(&tried)? {
                         Ok(walked) => return Some(walked),
-                        Err(Some(other)) if other > at => later = Some((other, tried)),
+                        Err(Some(other)) if other > most => later = Some((other, tried)),
                         Err(_) => {}
                     }
                 }
@@ -278,9 +279,9 @@ fn sizes_of_constants(
 ) -> Vec<usize> {
     let group = node.attributes.iter().find(|attribute| attribute.name == "group");
     let group = group.and_then(|attribute| attribute.int).unwrap_or(1);
-    let is_read = |tensor: &&TensorFile<'_>| node.inputs.contains(&tensor.name);
+    let read: HashSet<&str> = node.inputs.iter().copied().collect();
     let mut sizes = Vec::new();
-    for tensor in graph.initializers.iter().filter(is_read) {
+    for tensor in graph.initializers.iter().filter(|tensor| read.contains(tensor.name)) {
         for &size in tensor.dims.iter() {
             sizes.extend([size, size.saturating_mul(group)]);
         }
