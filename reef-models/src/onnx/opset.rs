@@ -10,14 +10,17 @@ pub const OPSETS: RangeInclusive<i64> = 7..=28;
 /// Versions whose files may become networks for images.
 pub(super) const IMAGE_OPSETS: RangeInclusive<i64> = 13..=21;
 
-/// Version of the default operator set. If all nodes are of other domains, the file has no
-/// operators of it, so that any version will do: converters of trees write 1.
+/// Version of the default operator set. If it is not one that is read, and all nodes are of other
+/// domains, the file has no operators of it, so that any version will do: converters of trees
+/// write 1.
 pub(super) fn version(file: &ModelFile<'_>) -> i64 {
     let mut nodes = file.graph.iter().flat_map(|graph| graph.nodes.iter());
-    let is_read = file.opset.is_some() && nodes.any(|node| matches!(node.domain, "" | "ai.onnx"));
+    let is_used = nodes.any(|node| matches!(node.domain, "" | "ai.onnx"))
+        || file.functions.iter().any(|function| function.opset.is_none());
     match file.opset {
-        _ if file.has_other_domains && !is_read => *OPSETS.end(),
-        opset => opset.unwrap_or_default(),
+        Some(opset) if is_used || !file.has_other_domains || OPSETS.contains(&opset) => opset,
+        None if !file.has_other_domains => 0,
+        _ => *OPSETS.end(),
     }
 }
 

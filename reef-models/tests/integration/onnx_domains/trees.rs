@@ -251,6 +251,24 @@ fn version_of_operators_that_no_node_has_is_not_read() {
     assert!(said.contains("operator set 1 (have: 7 to 28) is not supported"), "{said}");
 }
 
+/// Its only node of ONNX's own operators is in the function, which imports no version.
+#[test]
+fn function_without_a_version_has_that_of_the_file() {
+    let soft = [bytes(1, "a"), bytes(2, "b"), bytes(4, "Softmax")].concat();
+    let ports = [bytes(4, "a"), bytes(5, "b"), bytes(7, soft)].concat();
+    let function = bytes(25, [bytes(1, "Soft"), ports, bytes(10, "made")].concat());
+    let other = bytes(8, [bytes(1, "made"), number(2, 1)].concat());
+    let graph = [
+        node_in("made", "Soft", &["x"], &["y"], &[]),
+        open(11, "x", FLOAT, &["1", "2", "2"]),
+        open(12, "y", FLOAT, &["1", "2", "2"]),
+    ];
+    let parts = [other, file(12, &graph), function].concat();
+    let read = Model::from_onnx(&parts, "made").tensors_only().read().unwrap();
+    let made = read.tensors().unwrap().execute(&[Array::F32(vec![0.0; 4])]).unwrap();
+    assert_near(&made[0], &[0.25; 4]); // by pairs since version 13
+}
+
 /// Error of reading a regressor.
 fn refused(attributes: &[Vec<Vec<u8>>]) -> String {
     network(&regressor(attributes), &[]).unwrap_err()
