@@ -151,6 +151,9 @@ impl ModelSource {
                     Err(_) => break,
                 }
             }
+            if declaration.value_inputs().is_empty() {
+                break; // no values would make it a network
+            }
         }
         declaration.reset_values(0);
     }
