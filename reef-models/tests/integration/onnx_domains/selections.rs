@@ -259,7 +259,6 @@ fn refusal_of_sizes_leaves_the_file_to_another_engine() {
     assert!(error.to_string().ends_with(", or run the file by another engine"), "{error}");
 }
 
-/// The rows that data choose go into a function and out of it, which chooses columns of them.
 /// As torchvision writes the boxes that stay: none, if there is nothing to choose from.
 #[test]
 fn branch_that_shapes_choose_has_a_size_that_data_decide() {
@@ -314,6 +313,7 @@ fn branches_that_data_choose_may_differ_in_such_a_size() {
     }
 }
 
+/// The rows that data choose go into a function and out of it, which chooses columns of them.
 #[test]
 fn functions_have_sizes_that_data_decide() {
     let nodes = [

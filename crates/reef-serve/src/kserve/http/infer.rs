@@ -184,8 +184,8 @@ fn of_only_input(model: &LoadedModel, body: Bytes) -> Result<InferRequest> {
     Ok(InferRequest { inputs: vec![input], is_binary: true, ..InferRequest::default() })
 }
 
-/// Returns the shape of a tensor of these bytes, of which one size may be open, and its data: a text
-/// follows its length.
+/// Returns the shape of a tensor of these bytes, of which one size may be open, and its data: a
+/// text follows its length.
 fn only_tensor(info: &TensorInfo, body: Bytes) -> Result<(Vec<i64>, Bytes)> {
     let mut shape = info.shape.clone();
     let open: Vec<usize> = (0..shape.len()).filter(|&axis| shape[axis] < 0).collect();
