@@ -261,7 +261,8 @@ impl ModelSpec {
                 self.size,
                 self.batch,
             );
-            self.source.find_values(declaration, self.size, self.batch, budget);
+            let shapes = self.shapes.first();
+            self.source.find_values(declaration, shapes, self.size, self.batch, budget);
         }
         Ok(declared)
     }

@@ -127,11 +127,13 @@ impl ModelSource {
         })
     }
 
-    /// Finds the inputs of a file whose values decide about shapes, if requests may choose them.
-    /// Otherwise there are none, and the file is refused when it is read.
+    /// Finds the inputs of a file whose values decide about shapes, if requests may choose them, for
+    /// these `shapes` of its inputs. Otherwise there are none, and the file is refused when it is
+    /// read.
     pub(crate) fn find_values(
         &self,
         declaration: &mut Declaration,
+        shapes: Option<&BTreeMap<String, Vec<usize>>>,
         size: Option<usize>,
         batch: Option<usize>,
         budget: &dyn Fn() -> Budget,
@@ -140,10 +142,12 @@ impl ModelSource {
         if onnx::file_of(path).is_none() || !declaration.may_choose_values() {
             return;
         }
+        let shapes = shapes.cloned().unwrap_or_default();
         for usual in USUAL_VALUES {
             declaration.reset_values(usual);
             loop {
                 let model = Model::open(path).input_size(size).batch(batch).budget(&budget());
+                let model = model.shapes(shapes.clone());
                 match model.kept_values(&declaration.values(None)).read() {
                     Ok(_) => return,
                     Err(models::Error::Unbound { inputs, .. })

@@ -178,33 +178,40 @@ fn truth_value_of_a_request_chooses_between_shapes() {
 
 #[test]
 fn integers_of_a_request_choose_shapes() {
-    let nodes = [
-        node("Slice", &["x", "begin", "end"], "y", &[]),
-        port(11, "x", &["4"]),
-        typed(11, "begin", 7, &[1]),
-        typed(11, "end", 7, &[1]),
-        port(12, "y", &["n"]),
-    ];
-    let (fixture, loaded) = open_file("integers", &file(17, &nodes), "", |_| ());
-    loaded.unwrap();
     let request = |begin: i64, end: i64| {
         let mut request = asking(&[("x", &[4])]);
         request.inputs.push(tensor("end", "INT64", end.to_le_bytes().to_vec()));
         request.inputs.push(tensor("begin", "INT64", begin.to_le_bytes().to_vec()));
         request
     };
-    assert_eq!(answered(&fixture, request(1, 3)), (vec![2], vec![1.0, 2.0]));
-    assert_eq!(answered(&fixture, request(-2, 4)), (vec![2], vec![2.0, 3.0]));
-    assert_eq!(answered(&fixture, request(0, 4)), (vec![4], vec![0.0, 1.0, 2.0, 3.0]));
+    for (test, x, description) in [
+        ("integers", port(11, "x", &["4"]), ""),
+        ("integers-any-rank", of_any_rank(11, "x"), "shapes = [{ x = [4] }]"),
+    ] {
+        let nodes = [
+            node("Slice", &["x", "begin", "end"], "y", &[]),
+            x,
+            typed(11, "begin", 7, &[1]),
+            typed(11, "end", 7, &[1]),
+            port(12, "y", &["n"]),
+        ];
+        let (fixture, loaded) = open_file(test, &file(17, &nodes), description, |_| ());
+        loaded.unwrap();
+        assert_eq!(answered(&fixture, request(1, 3)), (vec![2], vec![1.0, 2.0]));
+        assert_eq!(answered(&fixture, request(-2, 4)), (vec![2], vec![2.0, 3.0]));
+        assert_eq!(answered(&fixture, request(0, 4)), (vec![4], vec![0.0, 1.0, 2.0, 3.0]));
+    }
+}
+
+/// An input (field 11) or output (12) of FP32 that says nothing about its shape.
+fn of_any_rank(field: u64, name: &str) -> Vec<u8> {
+    let tensor = bytes(1, number(1, 1));
+    bytes(field, [bytes(1, name), bytes(2, tensor)].concat())
 }
 
 #[test]
 fn input_of_any_rank_has_that_of_the_description() {
-    let any = |field: u64, name: &str| {
-        let tensor = bytes(1, number(1, 1));
-        bytes(field, [bytes(1, name), bytes(2, tensor)].concat())
-    };
-    let nodes = [node("Relu", &["x"], "y", &[]), any(11, "x"), any(12, "y")];
+    let nodes = [node("Relu", &["x"], "y", &[]), of_any_rank(11, "x"), of_any_rank(12, "y")];
     let relu = file(17, &nodes);
     let (fixture, loaded) = open_file("any-rank", &relu, "shapes = [{ x = [2, 3] }]", |_| ());
     loaded.unwrap();
