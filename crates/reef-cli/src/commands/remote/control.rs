@@ -38,7 +38,7 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time after which a server tries to accept again where the system could not.
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 /// Text for a client that a web page may have made a browser be.
-const HOST_REFUSED: &str = "Host: must be localhost or an address, as no web page has it";
+const HOST_REFUSED: &str = "Host: must be localhost or an address: a web page has another name";
 /// Text for the client of a session that is ended.
 const ENDED: &str = "the operator of the server has ended it";
 
