@@ -320,9 +320,9 @@ impl ModelBuilder<'_> {
         kept
     }
 
-    /// As [`read`](Self::read). If values of inputs decide about shapes and were not given, those of
-    /// up to 16 integers or truth values are 0, or 1 if the network can't have 0. These inputs stay
-    /// inputs, as with [`kept_values`](Self::kept_values).
+    /// As [`read`](Self::read). If values of inputs decide about shapes and were not given, those
+    /// of up to 16 integers or truth values are 0, or 1 if the network can't have 0. These inputs
+    /// stay inputs, as with [`kept_values`](Self::kept_values).
     ///
     /// # Errors
     ///

@@ -127,9 +127,9 @@ impl ModelSource {
         })
     }
 
-    /// Finds the inputs of a file whose values decide about shapes, if requests may choose them, for
-    /// these `shapes` of its inputs. Otherwise there are none, and the file is refused when it is
-    /// read.
+    /// Finds the inputs of a file whose values decide about shapes, if requests may choose them,
+    /// for these `shapes` of its inputs. Otherwise there are none, and the file is refused when it
+    /// is read.
     pub(crate) fn find_values(
         &self,
         declaration: &mut Declaration,

@@ -284,7 +284,7 @@ fn branch_that_shapes_choose_has_a_size_that_data_decide() {
     assert_eq!(made, [Array::I64(vec![1, 3]), Array::I64(vec![2, 1])]);
 }
 
-/// The same where earlier choices say whether there is something to choose from.
+/// Earlier choices say whether there is something to choose from.
 #[test]
 fn branches_that_data_choose_may_differ_in_such_a_size() {
     let nothing = [

@@ -76,7 +76,8 @@ fn session_cut_at_every_byte_makes_each_call_once() {
     begin(plain);
     let budget = Arc::new(Mutex::new(None));
     let next = budget.clone();
-    let proxy = Proxy::start(&support::serve_torn("127.0.0.1:0"), move |_| next.lock().unwrap().take());
+    let proxy =
+        Proxy::start(&support::serve_torn("127.0.0.1:0"), move |_| next.lock().unwrap().take());
     let far = open("cut", &format!("127.0.0.1:{}", proxy.port));
     let (here, there) = (plain.work(16), far.work(16));
     for (driver, work) in [(plain, &here), (far, &there)] {

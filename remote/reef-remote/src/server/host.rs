@@ -274,8 +274,8 @@ impl Devices {
         Self { sessions: sessions.clone(), ..self }
     }
 
-    /// Keeps a session for this time, and not for 3 s, if its client's system closed the connection,
-    /// as it does when the client's process has ended.
+    /// Keeps a session for this time, and not for 3 s, if its client's system closed the
+    /// connection, as it does when the client's process has ended.
     #[must_use]
     pub fn kept_when_closed(self, timeout: Duration) -> Self {
         Self { closed_timeout: Some(timeout), ..self }

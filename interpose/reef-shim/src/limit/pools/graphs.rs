@@ -194,7 +194,7 @@ pub(crate) fn end(launch: Launch, grown: Option<&[Need]>) {
     }
 }
 
-/// Notes that the driver has allocated so many bytes more for a launch than were reserved.
+/// Notes how many bytes more than were reserved the driver has allocated for a launch.
 pub(crate) fn note_unreserved(bytes: u64) {
     execs().note_unreserved(bytes);
 }

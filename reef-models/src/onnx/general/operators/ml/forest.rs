@@ -43,8 +43,8 @@ impl Leaves {
     }
 
     /// Adds a weight of a leaf. Several of one target are aggregated as those of trees are. If
-    /// there is one target alone, the first one counts, as in ONNX Runtime: scikit-learn's converter
-    /// writes the number of a leaf once for each class.
+    /// there is one target alone, the first one counts, as in ONNX Runtime: the converter of
+    /// scikit-learn writes the number of a leaf once for each class.
     pub(super) fn add(
         &mut self,
         leaf: usize,
