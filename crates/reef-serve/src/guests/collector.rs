@@ -23,11 +23,12 @@ pub(super) struct Collector(pub(super) Weak<Registry>);
 type Number = fn(&GuestView) -> u64;
 
 /// Name, help, and getter of each counter. Guests report these numbers themselves.
-const COUNTERS: [(&str, &str, Number); 10] = [
+const COUNTERS: [(&str, &str, Number); 11] = [
     ("reef_guest_kernels", "Kernels that a guest launched", |guest| guest.kernels),
     ("reef_guest_graphs", "Graphs that a guest launched", |guest| guest.graphs),
     ("reef_guest_gates", "Gates in a guest's streams and graphs", |guest| guest.gates),
     ("reef_guest_delayed", "Launches that found the gate closed", |guest| guest.delayed),
+    ("reef_guest_holds", "Times at which a guest was held, or held others", |guest| guest.holds),
     ("reef_guest_starvation_reliefs", "Gates opened after too long", |guest| {
         guest.starvation_reliefs
     }),

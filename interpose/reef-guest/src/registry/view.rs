@@ -43,6 +43,8 @@ pub struct GuestView {
     pub stalls: u64,
     /// True if it is held (best-effort) or holds (real-time).
     pub is_active: bool,
+    /// Times at which it was held, or held others, the present one left out.
+    pub holds: u64,
     /// Time for which it was held, or held others.
     pub held: Duration,
     /// Time for which it seemed to use its device. For a real-time guest: the time for which it
@@ -132,6 +134,7 @@ impl GuestView {
             whole: read(&page.counts.whole),
             stalls: guest.relay.as_ref().map_or(0, Relay::stalls),
             is_active: guest.is_active(),
+            holds: page.spans.ended(),
             held,
             busy,
             colocate: guest.pass.allowance,
