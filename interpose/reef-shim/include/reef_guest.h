@@ -9,7 +9,8 @@
  *     if (phase == 0) reef_guest_end();
  *
  * Any thread may call them. All phases of a process together make it real-time; the last end ends
- * that. A child process of fork() is in no phase.
+ * that. A real-time program holds others also between its launches, for 20 ms at most. A child
+ * process of fork() is in no phase.
  */
 #ifndef REEF_GUEST_H
 #define REEF_GUEST_H
@@ -53,7 +54,7 @@ static inline int reef_guest_begin(void)
     return reef_guest_call("reef_guest_begin_phase", ENODEV);
 }
 
-/* Ends a phase: other programs go on at once. 0, or EINVAL if none has begun. */
+/* Ends a phase: other programs go on at once, after work of a real-time one. 0, or EINVAL if none has begun. */
 static inline int reef_guest_end(void)
 {
     return reef_guest_call("reef_guest_end_phase", 0);

@@ -27,6 +27,11 @@ pub(crate) fn any() -> Option<&'static Device> {
     memberships().iter().find_map(|member| member.device())
 }
 
+/// Returns all devices that were ever joined, also those that no daemon has now.
+pub(crate) fn devices() -> Vec<&'static Device> {
+    memberships().iter().filter_map(|member| member.device()).collect()
+}
+
 /// Returns the devices that a daemon has joined, with their UUIDs.
 pub(crate) fn joined() -> Vec<(&'static Device, Uuid)> {
     let joined = |member: &&'static Membership| {

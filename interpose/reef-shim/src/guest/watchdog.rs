@@ -10,6 +10,7 @@ use super::iteration::SeenIteration;
 use super::link;
 use super::membership::Membership;
 use super::meter::{self, Meter};
+use super::phase::state::is_in_phase;
 use super::tree::branch::streams;
 use super::tree::stream::Stream;
 use crate::driver::state;
@@ -26,6 +27,9 @@ const POLL_INTERVAL: Duration = Duration::from_micros(50);
 /// Time for which a real-time guest is idle before its peers are released: its next request may be
 /// on its way.
 const HYSTERESIS: Duration = Duration::from_micros(200);
+/// The same in a phase, in which its next launch is on its way: between two tokens of a text, an
+/// engine chooses and sends one.
+const PHASE_HYSTERESIS: Duration = Duration::from_millis(20);
 /// Maximum time for which a gate is closed before it opens for a starvation relief: its holder may
 /// wait for this guest.
 const MAX_CLOSED: Duration = Duration::from_millis(900);
@@ -113,7 +117,7 @@ impl Watchdog {
             if idle_since.is_none() {
                 seen_iteration.end(self.device);
             }
-            if idle_since.get_or_insert_with(Instant::now).elapsed() >= HYSTERESIS {
+            if idle_since.get_or_insert_with(Instant::now).elapsed() >= hysteresis() {
                 self.device.release_peers(seen);
             }
         }
@@ -175,6 +179,11 @@ impl Watchdog {
             page.counts.busy_ns.fetch_add(nanos, Relaxed);
         }
     }
+}
+
+/// Returns the time for which a real-time guest is idle before its peers are released.
+fn hysteresis() -> Duration {
+    if is_in_phase() { PHASE_HYSTERESIS } else { HYSTERESIS }
 }
 
 /// Returns whether all streams of a device are idle, as far as is known. Inserts marks where it

@@ -5,6 +5,7 @@ use crate::driver::state::{Inside, is_on};
 use crate::guest::attach;
 use crate::guest::device::Device;
 use crate::guest::phase::member::Refusal;
+use crate::guest::phase::state::set_in_phase;
 use crate::settings::settings;
 use reef_guest::page::Class;
 use std::sync::{Mutex, MutexGuard};
@@ -56,6 +57,7 @@ pub(super) fn begin() -> Result<Effect, Refusal> {
             }
         }
         be.iter().for_each(|(device, _)| device.phase.begin(&device.page));
+        set_in_phase(true);
     }
     *phases += 1;
     Ok(Effect::Begun)
@@ -79,7 +81,9 @@ pub(super) fn end() -> bool {
     match *phases {
         0 => false,
         1 => {
-            attach::joined().iter().for_each(|(device, _)| device.phase.end(&device.page));
+            set_in_phase(false);
+            // A daemon that has ended since the phase began is no reason to stay in it.
+            attach::devices().iter().for_each(|device| device.phase.end(&device.page));
             *phases = 0;
             true
         }

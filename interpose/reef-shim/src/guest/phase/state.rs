@@ -4,8 +4,21 @@ use super::member::{PhaseMember, Refusal};
 use reef_guest::join::Uuid;
 use reef_guest::page::Page;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard};
+
+/// True while a phase of this process lasts, on any device. Written with the lock of their count.
+static IN_PHASE: AtomicBool = AtomicBool::new(false);
+
+/// Returns whether a phase of this process lasts, on any device.
+pub(crate) fn is_in_phase() -> bool {
+    IN_PHASE.load(SeqCst)
+}
+
+/// Notes whether a phase of this process lasts. The caller has the lock of their count.
+pub(crate) fn set_in_phase(is_in_phase: bool) {
+    IN_PHASE.store(is_in_phase, SeqCst);
+}
 
 /// Phases of a best-effort guest on one device.
 ///

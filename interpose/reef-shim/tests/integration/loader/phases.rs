@@ -10,7 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// Time without work after which a real-time program in a phase releases others.
+const PHASE_PAUSE: Duration = Duration::from_millis(20);
 
 /// Does what it reads, line by line, and answers each line with a number.
 #[test]
@@ -83,15 +86,8 @@ struct Program {
 impl Program {
     fn start(name: &str, class: &str) -> Self {
         let path = std::env::temp_dir().join(format!("reef-phases-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_file(&path);
         let granted = Arc::new(AtomicBool::new(true));
-        let right = granted.clone();
-        let rules = Rules { hold_timeout: Duration::from_secs(60), ..Rules::default() };
-        let policy = move |caller: &reef_guest::registry::Caller, wish: &JoinRequest| {
-            let is_refused = caller.info.is_for_phases() && !right.load(Relaxed);
-            if is_refused { Err("phases are not granted".to_owned()) } else { Ok(wish.class) }
-        };
-        let registry = Registry::open_with(&path, rules, Box::new(policy)).unwrap();
+        let registry = registry_at(&path, &granted);
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "loader::phases::obeys", "--include-ignored", "--nocapture"]);
         command.env("REEF_CUDA", library(FAKE)).env("REEF_GUESTS", &path).env("REEF_CLASS", class);
@@ -135,6 +131,18 @@ impl Drop for Program {
     fn drop(&mut self) {
         let _ = (self.child.kill(), self.child.wait());
     }
+}
+
+/// A daemon that grants phases while `granted` is true.
+fn registry_at(path: &Path, granted: &Arc<AtomicBool>) -> Registry {
+    let _ = std::fs::remove_file(path);
+    let right = granted.clone();
+    let rules = Rules { hold_timeout: Duration::from_secs(60), ..Rules::default() };
+    let policy = move |caller: &reef_guest::registry::Caller, wish: &JoinRequest| {
+        let is_refused = caller.info.is_for_phases() && !right.load(Relaxed);
+        if is_refused { Err("phases are not granted".to_owned()) } else { Ok(wish.class) }
+    };
+    Registry::open_with(path, rules, Box::new(policy)).unwrap()
 }
 
 fn best_effort(path: &Path) -> Joined {
@@ -274,6 +282,44 @@ fn child_process_neither_begins_nor_ends_a_phase() {
     until("released", || !program.is_closed());
 }
 
+/// Without a daemon it passes its gates anyway; with the next one it would never wait there.
+#[test]
+fn phase_that_outlives_its_daemon_ends_at_its_end() {
+    let mut program = Program::start("outlives", "be");
+    program.join();
+    assert_eq!(program.says("begin"), 0);
+    let elsewhere = program.path.with_extension("elsewhere");
+    program.registry = registry_at(&elsewhere, &program.granted); // its own one ends
+    until("without a daemon", || program.says("class") == 0);
+    assert_eq!((program.says("end"), program.says("phases")), (0, 0));
+    program.registry = registry_at(&program.path, &program.granted);
+    let wish = JoinRequest { class: Class::RealTime, device: UUID };
+    let other = join(&program.path, &wish, SOON).unwrap();
+    assert!(other.page.activity.hold());
+    until("held by another program", || program.says("held") == 1);
+}
+
+/// An engine chooses and sends a token between the launches of two.
+#[test]
+fn phase_of_a_real_time_program_holds_others_between_launches() {
+    let mut program = Program::start("between", "rt");
+    program.join();
+    assert_eq!(program.says("begin"), 0);
+    until("a pause that a busy machine doesn't make longer", || {
+        until("released", || !program.is_closed());
+        let begin = Instant::now();
+        assert_eq!(program.says("launch"), 0);
+        while !program.is_closed() && begin.elapsed() < PHASE_PAUSE {} // the daemon may be late
+        std::thread::sleep(PHASE_PAUSE / 4); // sleep: a pause between launches
+        let is_closed = program.is_closed();
+        let is_in_time = begin.elapsed() < PHASE_PAUSE;
+        assert!(is_closed || !is_in_time, "the phase lasts");
+        is_in_time
+    });
+    assert_eq!((program.says("end"), program.says("phases")), (0, 0));
+    until("released", || !program.is_closed());
+}
+
 #[test]
 fn phase_of_an_unscheduled_or_real_time_program_is_no_error() {
     let mut program = Program::start("real-time", "rt");
@@ -281,7 +327,7 @@ fn phase_of_an_unscheduled_or_real_time_program_is_no_error() {
     assert_eq!(program.says("class"), 2);
     until("idle", || !program.is_closed());
     assert_eq!((program.says("begin"), program.says("end")), (0, 0));
-    assert!(!program.is_closed(), "it holds others while it works, as without a phase");
+    assert!(!program.is_closed(), "it holds others from its first launch on");
     let mut program = Program::start("no-daemon", "be");
     let (none, _) = (program.says("class"), program.path.exists());
     assert_eq!(none, 0, "nothing was launched");
