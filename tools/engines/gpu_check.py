@@ -3,7 +3,9 @@
 import contextlib
 import importlib.util
 import json
+import re
 import socket
+import statistics
 import subprocess
 import sys
 import threading
@@ -15,6 +17,11 @@ from pathlib import Path
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 CHAT = str(EXAMPLES / "process/transformers_chat.py")
 START = 300  # seconds that a program may take until it is ready
+SLOW = 1.15  # a request whose median token takes so many times the usual one is slow as a whole
+COUNTER = re.compile(r"reef_guest_(\w+)_total{.*class=\"(\w+)\",pid=\"(\d+)\".*} (\S+)")
+# Counters of the engine and of the training that are printed for slow requests: how often and for how long the one
+# holds and the other is held, times at which the one was busy without a sign of work, and the other's starvation reliefs.
+COUNTS = ["rt holds", "rt held_seconds", "rt stalls", "be holds", "be held_seconds", "be delayed", "be starvation_reliefs"]
 CONFIG = """[models]
 processes = true
 [rights."address 127.0.0.1"]
@@ -152,9 +159,21 @@ def check_chat(daemon):
     print(f"chat: {said['choices'][0]['message']['content']!r}", flush=True)
 
 
-def of_engine(daemon, seconds):
-    """Latencies of tokens of real-time requests, one after the other."""
-    times, seed, until = [], 0, time.monotonic() + seconds
+def counters(daemon, training):
+    """Counters of all real-time guests together, and of the training."""
+    found = dict.fromkeys(COUNTS, 0.0)
+    with urllib.request.urlopen(f"http://{daemon.address}/metrics", timeout=START) as said:
+        for name, class_name, pid, value in COUNTER.findall(said.read().decode()):
+            is_meant = class_name == "rt" or (training and int(pid) == training.process.pid)
+            if is_meant and f"{class_name} {name}" in found:
+                found[f"{class_name} {name}"] += float(value)
+    return found
+
+
+def of_engine(daemon, seconds, training=None):
+    """Latencies of tokens of real-time requests, one after the other, and each request with what was counted meanwhile."""
+    times, requests, seed, until = [], [], 0, time.monotonic() + seconds
+    before = counters(daemon, training)
     while not times or time.monotonic() < until:
         seed += 1
         body = {"model": "chat", "prompt": "a" * 64, "max_tokens": 64, "temperature": 1.0, "seed": seed, "stream": True}
@@ -164,11 +183,29 @@ def of_engine(daemon, seconds):
                 event = json.loads(line[len("data: ") :])
                 if event["choices"][0]["text"]:
                     moments.append(time.monotonic())
-        times += [1e3 * (after - before) for before, after in zip(moments, moments[1:])]
+        own = [1e3 * (later - earlier) for earlier, later in zip(moments, moments[1:])]
         time.sleep(0.05)
+        after = counters(daemon, training)  # once the hold has ended
+        if own:
+            counted = {name: after[name] - before[name] for name in COUNTS}
+            requests.append({"token_ms": statistics.median(own), "tokens": len(own), **counted})
+        times, before = times + own, after
     times.sort()
     p50, p99 = (times[int(part * len(times))] for part in (0.5, 0.99))
-    return {"p50_ms": p50, "p99_ms": p99, "tokens": len(times)}
+    return {"p50_ms": p50, "p99_ms": p99, "tokens": len(times), "requests": requests}
+
+
+def show_slow(requests):
+    """Prints the requests of which most tokens are slow, next to the median of the others."""
+    usual = statistics.median(request["token_ms"] for request in requests)
+    is_slow = lambda request: request["token_ms"] > SLOW * usual
+    others = [request for request in requests if not is_slow(request)]
+    print(f"\n{len(requests) - len(others)} of {len(requests)} requests have a median token above {SLOW} times the usual one\n")
+    print("| request |", " | ".join(requests[0]), "|\n|---|" + "--:|" * len(requests[0]))
+    rows = [("others, median", {name: statistics.median(request[name] for request in others) for name in others[0]})]
+    rows += [(at, request) for at, request in enumerate(requests) if is_slow(request)]
+    for name, request in rows[:21]:
+        print(f"| {name} |", " | ".join(f"{value:.4g}" for value in request.values()), "|", flush=True)
 
 
 def loop_of(seconds):
@@ -183,12 +220,12 @@ def row(name, measure, training=None):
     found = measure()
     rate = f"{(training.steps() - steps) / (time.monotonic() - begun):.1f}" if training else "–"
     print(f"| {name} | {found['p50_ms']:.3f} | {found['p99_ms']:.3f} | {found['tokens']} | {rate} |", flush=True)
-    return found["p99_ms"]
+    return found
 
 
 def measure(daemon, seconds, ends):
     print("\n| | token p50, ms | token p99, ms | tokens | training steps/s |\n|---|--:|--:|--:|--:|")
-    row("engine", lambda: of_engine(daemon, seconds))
+    alone = row("engine", lambda: of_engine(daemon, seconds))
     loop = loop_of(seconds)
     row("`reef exec --class rt`", lambda: json.loads(loop.last()))
     if not has("torchvision"):
@@ -198,10 +235,15 @@ def measure(daemon, seconds, ends):
     ends.callback(training.end)
     while not training.lines[-1].startswith("step"):
         time.sleep(0.1)
-    engine = row("engine, next to training", lambda: of_engine(daemon, seconds), training)
+    engine = row("engine, next to training", lambda: of_engine(daemon, seconds, training), training)
     loop = loop_of(seconds)
-    alone = row("`reef exec --class rt`, next to training", lambda: json.loads(loop.last()), training)
-    print(f"\nnext to training: p99 of the engine is {engine / alone:.2f} times that of `reef exec --class rt`")
+    plain = row("`reef exec --class rt`, next to training", lambda: json.loads(loop.last()), training)
+    ratio = engine["p99_ms"] / plain["p99_ms"]
+    print(f"\nnext to training: p99 of the engine is {ratio:.2f} times that of `reef exec --class rt`")
+    print("\nengine, alone:")
+    show_slow(alone["requests"])
+    print("\nengine, next to training:")
+    show_slow(engine["requests"])
 
 
 def main():

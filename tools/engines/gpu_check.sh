@@ -8,6 +8,8 @@
 # this checkout. $PYTHON (python3) has torch with transformers, onnxruntime, and torchvision for training; what is missing is
 # skipped aloud. Both engines are asked. Then it prints the latency of a token of real-time requests, alone and next to
 # best-effort training: of the engine, and of the same model in a loop under `reef exec --class rt`. Each takes SECONDS (20).
+# At the end come the engine's requests whose tokens are slow as a whole, with the holds that the daemon counted meanwhile: of a
+# request that is held as a whole 1, of one that lets others run between its tokens about as many as it has tokens, otherwise 0.
 # Fails if an answer is wrong, or a program does not start.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
