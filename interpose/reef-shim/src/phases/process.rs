@@ -82,7 +82,7 @@ pub(super) fn end() -> bool {
         0 => false,
         1 => {
             set_in_phase(false);
-            // A daemon that has ended since the phase began is no reason to stay in it.
+            // A daemon may have ended since the phase began: the phase ends all the same.
             attach::devices().iter().for_each(|device| device.phase.end(&device.page));
             *phases = 0;
             true
