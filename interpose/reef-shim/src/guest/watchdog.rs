@@ -27,8 +27,8 @@ const POLL_INTERVAL: Duration = Duration::from_micros(50);
 /// Time for which a real-time guest is idle before its peers are released: its next request may be
 /// on its way.
 const HYSTERESIS: Duration = Duration::from_micros(200);
-/// That time in a phase, in which its next launch is on its way: between two tokens of a text, an
-/// engine chooses and sends one.
+/// Time for which it is idle in a phase, in which its next launch is on its way: between two tokens
+/// of a text, an engine chooses and sends one.
 const PHASE_HYSTERESIS: Duration = Duration::from_millis(20);
 /// Maximum time for which a gate is closed before it opens for a starvation relief: its holder may
 /// wait for this guest.
