@@ -6,6 +6,8 @@ const ARRAY_UNIT: u64 = 64 << 10;
 const ROW_UNIT: u64 = 64;
 const ROWS: u64 = 8;
 const LEVEL_UNIT: u64 = 4 << 10;
+/// Unit of the depth of a volume; a smaller depth is a power of two.
+const DEPTH_UNIT: u64 = 16;
 /// Allocations of more bytes than this have blocks of their own; smaller ones share a block.
 pub(crate) const MAX_SHARED: u64 = 1 << 20;
 pub(crate) const BLOCK: u64 = 2 << 20;
@@ -61,7 +63,7 @@ impl Deep {
             let row = side(self.width).div_ceil(texels).saturating_mul(bytes);
             let row = round_up(row, ROW_UNIT);
             let depth = match self.flags & IN_LAYERS {
-                0 => side(self.depth),
+                0 => padded_depth(side(self.depth)),
                 _ => self.depth.max(1) as u64,
             };
             let bytes = row.saturating_mul(rows).saturating_mul(depth);
@@ -74,6 +76,10 @@ impl Deep {
             round_up(sum, ARRAY_UNIT)
         }
     }
+}
+
+fn padded_depth(depth: u64) -> u64 {
+    round_up(depth, depth.min(DEPTH_UNIT).next_power_of_two())
 }
 
 /// Returns the side of a format's blocks in texels, and the bytes of a block with these channels
@@ -148,6 +154,28 @@ mod tests {
         }
         let line = Flat { width: 100_000, height: 0, format: 0x20, channels: 1 };
         assert_eq!(round_up(line.bytes(), BLOCK), 4 << 20);
+    }
+
+    /// Volumes of singles on an H200 (driver 580.159.04), with what they took in KiB.
+    #[test]
+    fn volumes_are_charged_what_a_driver_took() {
+        let bytes = |width, height, depth, flags| {
+            Deep { width, height, depth, format: 0x20, channels: 1, flags }.bytes(1)
+        };
+        for (width, height, depth, took) in [
+            (500, 300, 3, 4096),
+            (500, 300, 5, 6144),
+            (500, 300, 9, 10240),
+            (500, 300, 17, 20480),
+            (500, 300, 33, 30720),
+            (500, 300, 65, 49152),
+            (100, 100, 100, 6144),
+            (256, 256, 6, 2048),
+        ] {
+            let charged = round_up(bytes(width, height, depth, 0), BLOCK);
+            assert_eq!(charged, took << 10, "{width}x{height}x{depth}");
+        }
+        assert_eq!(round_up(bytes(500, 300, 5, 0x01), BLOCK), 4 << 20, "five layers");
     }
 
     /// A texel has 16 bytes at most, however many channels its format has.

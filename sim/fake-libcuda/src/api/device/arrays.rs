@@ -197,10 +197,12 @@ unsafe fn mipmapped(to: *mut usize, of: *const [usize; 5], levels: u32) -> u32 {
     unsafe { make(to, if is_empty { 0 } else { bytes }) }
 }
 
-/// As on an H200: also a line has tiles of eight rows.
+/// As on an H200: also a line has tiles of eight rows. A depth is a multiple of 16, or a smaller
+/// power of two.
 fn level(sides: [usize; 3], at: u32) -> u64 {
     let [width, height, depth] = sides.map(|side| side.checked_shr(at).unwrap_or(0).max(1) as u64);
     let rows = round_up(height, TILE);
+    let depth = round_up(depth, depth.min(16).next_power_of_two());
     round_up(width.saturating_mul(4), ROW).saturating_mul(rows).saturating_mul(depth)
 }
 
