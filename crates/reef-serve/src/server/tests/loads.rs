@@ -417,7 +417,7 @@ fn network_whose_file_has_gone_is_refused_with_the_reason() {
     let file = fixture.folder.join("sums/1/model.onnx");
     let moved = fixture.folder.join("model.onnx");
     std::fs::rename(&file, &moved).unwrap();
-    let said = block_on(fixture.ask_sums("a", &[1, 2, 4])).err().expect("a refusal").to_string();
+    let said = block_on(fixture.ask_sums("a", &[1, 2, 4])).expect_err("a refusal").to_string();
     let want = "the model does not return to its device: model sums/1: ";
     assert!(said.starts_with(want), "{said}");
     std::fs::rename(&moved, &file).unwrap();
