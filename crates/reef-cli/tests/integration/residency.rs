@@ -149,7 +149,8 @@ impl Machine {
         let set = self.variables();
         let set: Vec<(&str, &str)> = set.iter().map(|(name, value)| (*name, &**value)).collect();
         let trusted = ["--device", "cpu:0", "--set", "models.processes=true"];
-        Daemon::start_in(&self.folder, &[&trusted[..], options].concat(), &set)
+        let patient = ["--set", "times.request_ms=600000"]; // a move on a busy machine
+        Daemon::start_in(&self.folder, &[&trusted[..], &patient, options].concat(), &set)
     }
 
     fn reef(&self, args: &[&str]) -> Output {

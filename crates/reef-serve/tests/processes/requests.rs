@@ -83,7 +83,7 @@ fn network_on_demand_leaves_and_returns_for_requests() {
     let text = "network = \"resnet18\"\nsize = 32\nseed = 1\nresidency = \"on-demand\"\n\
                 idle = \"1ms\"\n";
     std::fs::write(folder.path().join("models/tiny/model.toml"), text).unwrap();
-    let daemon = Daemon::start_in(folder, &["device=cpu:0?units=1"]);
+    let daemon = Daemon::start_in(folder, &["device=cpu:0?units=1", "times.request_ms=600000"]);
     let of = "model=\"tiny\",version=\"1\",class=\"be\",instance=\"0\",device=\"cpu:0\"";
     let is = |state: &str| {
         let line = format!("reef_model_residency{{{of},state=\"{state}\"}} 1");
