@@ -357,21 +357,21 @@ mod tests {
     /// Messages overlap: their delays are not added up.
     #[test]
     fn delayed_messages_are_under_way_together() {
-        let rtt = Duration::from_secs(1); // one after the other, they would take ten
+        let rtt = Duration::from_secs(2); // one after the other, they would take 200 s
         let (mut near, mut far) = pair(Line { rtt, ..Line::default() });
         let begin = Instant::now();
-        for number in 0..20 {
+        for number in 0..200 {
             near.send.send(&[number]).unwrap();
         }
         let mut got = Vec::new();
-        while got.len() < 20 {
+        while got.len() < 200 {
             let mut buffer = [0; 64];
             let count = far.receive.receive(&mut buffer).unwrap();
             got.extend_from_slice(&buffer[..count]);
         }
         let took = begin.elapsed();
-        assert!(got.iter().copied().eq(0..20));
-        assert!(took >= rtt / 2 && took < rtt * 5, "{took:?}");
+        assert!(got.iter().copied().eq(0..200));
+        assert!(took >= rtt / 2 && took < rtt * 50, "{took:?}");
         far.send.send(&[1]).unwrap();
         near.receive.receive(&mut [0]).unwrap();
         assert!(begin.elapsed() >= rtt);

@@ -94,7 +94,7 @@ fn threads_share_an_unreliable_session() {
 
 #[test]
 fn call_waits_one_round_trip_and_posts_none() {
-    let rtt = Duration::from_millis(40);
+    let rtt = Duration::from_millis(200);
     let bench = Bench::new(move |_| Some(Line { rtt, ..Line::default() }));
     let client = bench.open().unwrap();
     let begin = Instant::now();
@@ -104,9 +104,16 @@ fn call_waits_one_round_trip_and_posts_none() {
     let posted = begin.elapsed();
     client.call(ECHO, 0, &[]).unwrap();
     let called = begin.elapsed();
-    assert!(posted < rtt, "{posted:?}");
-    assert!(called >= rtt && called < rtt * 4, "{called:?}");
+    assert!(posted < rtt * 500, "{posted:?}"); // a wait for each would be twice as long
+    assert!(called >= rtt, "{called:?}");
     assert_eq!(bench.added().len(), 1000);
+    // On a busy machine a call may be late.
+    let waits_once = || {
+        let begin = Instant::now();
+        client.call(ECHO, 0, &[]).unwrap();
+        begin.elapsed() < rtt * 2
+    };
+    assert!((0..300).any(|_| waits_once()), "a call waits for one round trip");
 }
 
 #[test]
@@ -395,7 +402,7 @@ fn ended_server_is_an_error_for_all_callers() {
         }
     });
     assert!(client.post(ADD, 0, &[&[0; 8]]).is_err());
-    assert!(begin.elapsed() < Duration::from_secs(10));
+    assert!(begin.elapsed() < Duration::from_secs(60));
 }
 
 #[test]
@@ -411,7 +418,9 @@ fn left_client_frees_its_session_at_once() {
 /// The system closes the sockets of a process that has ended, which says nothing more.
 #[test]
 fn session_of_a_closed_connection_ends_soon() {
-    let bench = Bench::new(|_| None);
+    let mut options = ServerOptions::new(SCHEMA);
+    options.reconnect_timeout = Duration::from_secs(600);
+    let bench = Bench::with(options, |_| None);
     let other = bench.open().unwrap();
     let (mut near, far) = UnixStream::pair().unwrap();
     let server = bench.server();
@@ -421,7 +430,7 @@ fn session_of_a_closed_connection_ends_soon() {
     drop(near);
     let said = served.join().unwrap().unwrap_err().to_string();
     assert!(said.contains("closed") && said.contains("did not come back"), "{said}");
-    assert!(begin.elapsed() < Duration::from_secs(10), "well before the timeout of 30 s");
+    assert!(begin.elapsed() < Duration::from_secs(120), "well before the timeout of 10 minutes");
     assert_eq!(other.call(ECHO, 0, &[b"x"]).unwrap(), b"x");
 }
 
@@ -431,6 +440,7 @@ fn absent_server_ends_the_session_soon() {
     let bench = Bench::new(|_| None);
     let client = bench
         .open_with(|options| {
+            options.reconnect_timeout = Duration::from_secs(600);
             let dial = std::mem::replace(&mut options.dial, Box::new(|| unreachable!()));
             let has_dialled = AtomicBool::new(false);
             options.dial = Box::new(move || {
@@ -446,7 +456,7 @@ fn absent_server_ends_the_session_soon() {
     let begin = Instant::now();
     let said = client.call(ECHO, 0, &[]).unwrap_err().to_string();
     assert!(said.contains("/nowhere/reef.sock"), "{said}");
-    assert!(begin.elapsed() < Duration::from_secs(10), "well before the timeout of 30 s");
+    assert!(begin.elapsed() < Duration::from_secs(120), "well before the timeout of 10 minutes");
 }
 
 #[test]
