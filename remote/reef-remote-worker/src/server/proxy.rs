@@ -157,7 +157,7 @@ mod tests {
         let connect = || UnixStream::connect(proxy.path()).unwrap();
         let _waiting: Vec<_> = (0..MAX_WAITING).map(|_| connect()).collect();
         let mut more = connect();
-        more.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        more.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         assert_eq!(more.read(&mut [0; 1]).unwrap(), 0, "it is closed");
         drop(proxy);
         std::fs::remove_dir_all(folder).unwrap();

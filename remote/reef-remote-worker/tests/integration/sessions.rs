@@ -19,7 +19,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 /// Time within which a server is reached.
-const SOON: Duration = Duration::from_secs(1);
+const SOON: Duration = Duration::from_secs(60);
 /// Time for which a server waits for a client whose connection broke. It closed here.
 const RECONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Task of the program below.
