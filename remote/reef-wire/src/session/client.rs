@@ -1,7 +1,7 @@
 //! The client's end: connects, and connects again.
 
 use super::endpoint::{CALLS_INTERVAL, Endpoint, Handler, Side};
-use super::handshake::{Hello, Token, Welcome, greet};
+use super::handshake::{HANDSHAKE_TIMEOUT, Hello, Token, Welcome, greet};
 use super::inbox::Inbox;
 use crate::error::{Error, Result};
 use crate::exchange::sync::lock;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// Time for which a client tries again where nothing listens: a server that is busy may not yet.
 const ABSENT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Time for which a client tries again to begin a session, if its connection breaks.
+/// Time for which a client tries again to begin a session, once its connection has broken.
 const BEGIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Function that makes a connection to an address.
@@ -85,14 +85,21 @@ impl ClientOptions {
         Ok((link, decoder, welcome))
     }
 
-    /// Begins a session.
+    /// Begins a session. A server that is busy may need long before a connection breaks, but one
+    /// that says nothing isn't asked twice.
     fn begin(&self) -> Result<(Link, Decoder, Welcome)> {
         let (begin, mut pause) = (Instant::now(), Duration::from_millis(1));
+        let mut first_break = None;
         loop {
-            match self.connect(None, Progress::default(), &SessionLocation::default()) {
-                Err(Error::Broken(_)) if begin.elapsed() < BEGIN_TIMEOUT => thread::sleep(pause),
+            let error = match self.connect(None, Progress::default(), &SessionLocation::default()) {
+                Err(error @ Error::Broken(_)) => error,
                 result => return result,
+            };
+            let since = first_break.get_or_insert_with(Instant::now).elapsed();
+            if since >= BEGIN_TIMEOUT || begin.elapsed() >= HANDSHAKE_TIMEOUT {
+                return Err(error);
             }
+            thread::sleep(pause);
             pause *= 2;
         }
     }
@@ -167,7 +174,7 @@ pub struct Client {
 
 impl Client {
     /// Begins a session. Fails at once if there is no server. If the connection breaks before there
-    /// is a session, tries again for 1 s.
+    /// is a session, tries again for 1 s from then on.
     ///
     /// # Errors
     ///
