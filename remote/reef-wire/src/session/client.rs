@@ -89,7 +89,7 @@ impl ClientOptions {
     /// that says nothing isn't asked twice.
     fn begin(&self) -> Result<(Link, Decoder, Welcome)> {
         let (begin, mut pause) = (Instant::now(), Duration::from_millis(1));
-        let mut first_break = None;
+        let mut first_break: Option<Instant> = None;
         loop {
             let error = match self.connect(None, Progress::default(), &SessionLocation::default()) {
                 Err(error @ Error::Broken(_)) => error,

@@ -11,10 +11,6 @@ use crate::moved::{Key, Moved};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// Time for which a session that has moved waits for its client, to tell it.
-const REDIRECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// State of an end, without a connection.
 #[derive(Debug, Serialize, Deserialize)]
@@ -57,11 +53,11 @@ impl Held {
     }
 
     /// Tells the client that the session goes on at another server, once it has come back. Returns
-    /// whether it was told. Blocks for 2 s at most: this server may end then. A client that comes
-    /// later is told as well.
+    /// whether it was told. Blocks for `redirect_timeout` at most: this server may end then. A
+    /// client that comes later is told as well.
     pub fn redirect(&self, moved: &Moved) -> bool {
         self.server.note_moved(self.name, moved.clone());
-        self.session.redirect(moved, REDIRECT_TIMEOUT)
+        self.session.redirect(moved, self.server.options().redirect_timeout)
     }
 
     /// Ends the session here.

@@ -47,11 +47,13 @@ pub struct ServerOptions {
     /// Time for which it is kept if the client's system closed the connection, as it does when the
     /// client's process has ended.
     pub closed_timeout: Duration,
+    /// Time for which a session that has moved waits for its client, to tell it.
+    pub redirect_timeout: Duration,
 }
 
 impl ServerOptions {
     /// Options with a schema: no tokens, the default limits, 256 MiB unread, 1,000 sessions, and
-    /// timeouts of 30 s and 3 s.
+    /// timeouts of 30 s, 3 s and 2 s.
     pub fn new(schema: u64) -> Self {
         Self {
             schema,
@@ -61,6 +63,7 @@ impl ServerOptions {
             max_sessions: 1000,
             reconnect_timeout: Duration::from_secs(30),
             closed_timeout: Duration::from_secs(3),
+            redirect_timeout: Duration::from_secs(2),
         }
     }
 }
