@@ -7,7 +7,7 @@ use reef_remote_worker::{
 use std::path::Path;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: reef-remote-worker migrate SESSION ADDRESS | snapshot SESSION FOLDER [end] | restore FOLDER ADDRESS | serve ADDRESS [--driver FILE] [--token-file FILE] [--cert FILE --key FILE] [--allow-host-access 1]";
+const USAGE: &str = "usage: reef-remote-worker migrate SESSION ADDRESS | snapshot SESSION FOLDER [end] | restore FOLDER ADDRESS | serve ADDRESS [--driver FILE] [--token-file FILE] [--cert FILE --key FILE] [--allow-host-access 1] [--closed-timeout MILLISECONDS]";
 
 fn main() -> ExitCode {
     match run() {
@@ -38,6 +38,7 @@ fn run() -> Result<(), String> {
             let mut options = WorkerOptions::new(program);
             (options.driver, options.security) = (parsed.driver, parsed.security);
             options.allow_host_access = parsed.allow_host_access;
+            options.closed_timeout = parsed.closed_timeout.unwrap_or(options.closed_timeout);
             let workers = Workers::bind(&address, options).map_err(|e| e.to_string())?;
             println!("listening on {}", workers.address());
             workers.run();

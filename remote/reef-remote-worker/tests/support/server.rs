@@ -15,10 +15,21 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(name: &str) -> Self {
+        Self::start_with(name, &[])
+    }
+
+    /// As [`start`](Self::start), for clients whose connections are closed: on a busy machine they
+    /// may come back late.
+    #[allow(dead_code)] // not all tests need it
+    pub(crate) fn start_torn(name: &str) -> Self {
+        Self::start_with(name, &["--closed-timeout", "60000"])
+    }
+
+    fn start_with(name: &str, more: &[&str]) -> Self {
         let address = socket(name);
         let mut command = Command::new(env!("CARGO_BIN_EXE_reef-remote-worker"));
         let driver = library(FAKE);
-        command.args(["serve", &address, "--driver", driver.to_str().unwrap()]);
+        command.args(["serve", &address, "--driver", driver.to_str().unwrap()]).args(more);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
