@@ -105,16 +105,19 @@ fn session_moves_while_its_clients_run() {
             println!("move {at}: {report:?}");
             assert!(report.memory > 40 << 20 && report.read < report.memory / 2, "{report:?}");
             assert_eq!(ids(next).len(), 1);
-            let gone = self::finished(from);
             until("the other server works", || self::finished(next) > finished[1 - at % 2]);
+            // The last inference at the first server may have been counted late.
+            let (gone, more) = (self::finished(from), self::finished(next));
+            until("the other server works on", || self::finished(next) > more);
             assert_eq!(self::finished(from), gone, "nothing runs where the session was");
             finished = [0, 1].map(|end: usize| self::finished(&servers[end]));
         }
         is_over.store(true, Ordering::SeqCst);
         [real_time.join().unwrap(), best_effort.join().unwrap()]
     });
-    let all: u64 = servers.iter().map(self::finished).sum();
-    assert_eq!(all, 13 + counts[0], "each inference ran once");
+    let all = || servers.iter().map(self::finished).sum::<u64>();
+    until("each inference is counted", || all() >= 13 + counts[0]);
+    assert_eq!(all(), 13 + counts[0], "each inference ran once");
     println!("rounds: {counts:?}");
     drop((dispatcher, task, graph, short, long));
 }
