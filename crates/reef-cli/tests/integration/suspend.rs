@@ -12,11 +12,11 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// An unmodified program. Its first line of input is `plain`, `inside`, `managed` or `nccl`, and
-/// MiB. It takes these, and prints the code if that is not 0. With `nccl` it has a thread of the
+/// An unmodified program. Its first line of input is `plain`, `inside`, `first`, `managed` or
+/// `nccl`, and MiB. It takes these, and prints the code if that is not 0. With `nccl` it has a thread of the
 /// name that PyTorch gives one which watches NCCL. Then it launches kernels that add 2 to a
-/// number until its input ends. The number of `inside` is in that memory, and a thread copies it
-/// all the time. It prints how many it has launched whenever a line comes, and at last whether the
+/// number until its input ends. The number of `inside` is the last of that memory, that of `first`
+/// the first, and a thread copies it all the time. It prints how many it has launched whenever a line comes, and at last whether the
 /// number is right.
 #[test]
 #[ignore = "is a program that another test runs"]
@@ -48,9 +48,12 @@ fn program() {
         Err(code) => return println!("memory {code}"),
     };
     let sum = 0_u64;
-    let is_inside = kind == "inside";
-    // The last word of the memory.
-    let to = if is_inside { at + (mib << 20) - 8 } else { &raw const sum as usize };
+    let is_inside = kind == "inside" || kind == "first";
+    let to = match kind {
+        "inside" => at + (mib << 20) - 8,
+        "first" => at,
+        _ => &raw const sum as usize,
+    };
     if is_inside {
         let driver = driver.clone();
         std::thread::spawn(move || {
@@ -255,6 +258,28 @@ impl Program {
         self.pid.to_string()
     }
 
+    /// Asks a swappable program about its own memory, without the driver's part. Returns its
+    /// answer. A thread opens its socket, which may be late, and a request that comes after 5 s has
+    /// no answer.
+    fn says_of_its_memory(&self, request: &str) -> String {
+        let address = SocketAddr::from_abstract_name(format!("reef-swap-{}", self.pid)).unwrap();
+        let answer = || -> Option<String> {
+            let mut stream = UnixStream::connect_addr(&address).ok()?;
+            writeln!(stream, "{request}").ok()?;
+            let mut said = String::new();
+            BufReader::new(stream).read_line(&mut said).ok()?;
+            said.ends_with('\n').then_some(said)
+        };
+        let begin = Instant::now();
+        loop {
+            if let Some(said) = answer() {
+                return said;
+            }
+            assert!(begin.elapsed() < Duration::from_secs(60), "it answers");
+            std::thread::sleep(Duration::from_millis(5)); // sleep: poll of a condition
+        }
+    }
+
     /// Ends it: whether its number was right.
     fn ends_right(mut self) -> bool {
         drop(self.child.stdin.take());
@@ -318,17 +343,8 @@ fn swappable_program_without_a_record_returns() {
     let mut program = machine.start_with("inside 192", Some(&["--swappable"]));
     program.answers();
     // Its own memory has left, and the driver has suspended nothing.
-    let address = SocketAddr::from_abstract_name(format!("reef-swap-{}", program.pid)).unwrap();
-    // A thread opens it, which may be late, and a request that comes after 5 s has no answer.
-    let has_moved = || {
-        let Ok(mut stream) = UnixStream::connect_addr(&address) else { return false };
-        let mut said = String::new();
-        let is_sent = stream.write_all(b"out 60000\n").is_ok();
-        let is_answered = is_sent && BufReader::new(stream).read_line(&mut said).is_ok();
-        assert!(!said.starts_with("refused "), "{said}");
-        is_answered && said.starts_with("moved ")
-    };
-    assert!(machine.in_time(has_moved), "its memory leaves");
+    let said = program.says_of_its_memory("out 60000");
+    assert!(said.starts_with("moved "), "{said}");
     program.ask();
     machine.works(&["resume", &program.target()]);
     assert!(program.line().starts_with("launched "));
@@ -341,6 +357,31 @@ fn swappable_program_without_a_record_returns() {
     assert!(program.line().starts_with("launched "));
     let error = machine.refuses(&["resume", &program.target()]);
     assert!(error.contains("must be suspended, is running"), "{error}");
+    assert!(program.ends_right());
+}
+
+/// The first piece of 128 MiB has room, and the second one has none: the host has released the
+/// pages of the first.
+#[test]
+fn swappable_program_returns_after_a_return_refused_halfway() {
+    let mut machine = Machine::new("suspend-swappable-halfway");
+    machine.mib = Some(1024);
+    let mut program = machine.start_with("first 256", Some(&["--swappable"]));
+    program.answers();
+    let said = program.says_of_its_memory("out 60000");
+    assert!(said.starts_with("moved "), "{said}");
+    program.ask(); // it answers when it is back
+    let mut other = machine.start_with("plain 800", None);
+    other.answers(); // it has its memory
+    for round in 0..2 {
+        let said = program.says_of_its_memory("in");
+        let why = "refused its memory does not return: cuMemCreate: code 2";
+        assert!(said.starts_with(why), "round {round}: {said}");
+    }
+    assert!(other.ends_right());
+    let said = program.says_of_its_memory("in");
+    assert!(said.starts_with("moved "), "{said}");
+    assert!(program.line().starts_with("launched "));
     assert!(program.ends_right());
 }
 

@@ -217,3 +217,10 @@ impl Piece {
         }
     }
 }
+
+/// Returns a piece without memory, which is an allocation of its own.
+#[cfg(test)]
+pub(super) fn piece_of(at: usize, bytes: usize) -> Piece {
+    let (handle, ordinal, context, is_pinned) = (0, 0, 0, false);
+    Piece { at, bytes, handle, ordinal, context, is_pinned, first: at, whole: bytes }
+}

@@ -3,8 +3,13 @@
 //! Each thread takes the next chunk, and has two pinned buffers: while the device copies one chunk,
 //! the thread copies the other between its buffer and the host's memory. Pinning all of the host's
 //! memory instead takes longer than the copies (0.75 s a GiB on an H200's host), and one thread
-//! reaches 6 GB/s; 16 threads with chunks of 4 MiB reach 33 GB/s into new pages, and 48 into pages
-//! that are there or back (2026-11-26, `tools/interpose/programs/swap_cost.cu`).
+//! reaches 6 GB/s. With chunks of 4 MiB, 8 threads reach 45 GB/s out and 49 back, and 16 reach 48
+//! and 49; into new pages 8 reach 24 and 16 reach 33 (16 processors, 2026-11-26,
+//! `tools/interpose/programs/swap_cost.cu`).
+//!
+//! Other programs work on the same processors meanwhile, real-time ones too, and another program
+//! may move in the other direction. So there are threads for half of the processors, they sleep
+//! while the device copies, and they have a lower priority.
 
 use super::calls::{self, Refused, check};
 use super::host::HostMemory;
@@ -16,11 +21,15 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 const CHUNK_BYTES: usize = 4 << 20;
-const MAX_THREADS: usize = 16;
-/// `CU_MEMHOSTALLOC_PORTABLE`, `CU_STREAM_NON_BLOCKING`, `CU_EVENT_DISABLE_TIMING`.
+/// More threads gain nothing where pages are there.
+const MAX_THREADS: usize = 8;
+/// What copies add to the nice value of the program.
+const NICE: i32 = 5;
+/// `CU_MEMHOSTALLOC_PORTABLE`, `CU_STREAM_NON_BLOCKING`.
 const PORTABLE: u32 = 1;
 const NON_BLOCKING: u32 = 1;
-const NO_TIMING: u32 = 2;
+/// `CU_EVENT_BLOCKING_SYNC` and `CU_EVENT_DISABLE_TIMING`: a thread that waits sleeps.
+const SLEEPING: u32 = 1 | 2;
 
 /// Direction of copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,13 +97,14 @@ pub(super) fn copy<S: Steps>(
     let chunks: Vec<Chunk> = ranges.iter().enumerate().flat_map(of_range).collect();
     let count = |range: &Range| AtomicUsize::new(range.bytes.div_ceil(CHUNK_BYTES));
     let left: Vec<AtomicUsize> = ranges.iter().map(count).collect();
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = threads.min(MAX_THREADS).min(chunks.len());
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = thread_count(processors).min(chunks.len());
     let (next, failed) = (AtomicUsize::new(0), Mutex::new(None));
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
                 let _inside = Inside::always();
+                give_way();
                 let next = || {
                     let chunk = chunks.get(next.fetch_add(1, Relaxed)).copied()?;
                     steps.begin(ranges[chunk.of].piece).then_some(chunk)
@@ -118,6 +128,17 @@ pub(super) fn copy<S: Steps>(
     failed.map_or(Ok(()), Err)
 }
 
+/// Returns the number of threads that copy in one direction.
+fn thread_count(processors: usize) -> usize {
+    (processors / 2).clamp(1, MAX_THREADS)
+}
+
+/// Lowers the priority of this thread.
+fn give_way() {
+    // SAFETY: changes a number of this thread alone. Refused: it has its priority.
+    unsafe { libc::nice(NICE) };
+}
+
 /// Stream of a thread, and its two pinned buffers with what is copied by them.
 #[derive(Debug)]
 struct CopyStream {
@@ -135,7 +156,7 @@ impl CopyStream {
         let bytes = 2 * CHUNK_BYTES;
         check("cuMemHostAlloc", calls::host_alloc(&mut lane.buffers, bytes, PORTABLE))?;
         for event in &mut lane.events {
-            check("cuEventCreate", driver::create_event(event, NO_TIMING))?;
+            check("cuEventCreate", driver::create_event(event, SLEEPING))?;
         }
         Ok(lane)
     }
@@ -222,5 +243,31 @@ impl Drop for CopyStream {
                 let _ = calls::free_host(self.buffers as *mut c_void);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_leave_half_of_the_processors() {
+        let all = [1, 2, 3, 8, 16, 64].map(thread_count);
+        assert_eq!(all, [1, 1, 1, 4, 8, 8]);
+    }
+
+    #[test]
+    fn priority_of_copies_is_not_that_of_the_program() {
+        // SAFETY: changes nothing.
+        let nice = || unsafe { libc::nice(0) };
+        let before = nice();
+        let copying = std::thread::scope(|scope| {
+            let copies = scope.spawn(|| {
+                give_way();
+                nice()
+            });
+            copies.join().unwrap()
+        });
+        assert_eq!((copying, nice()), ((before + NICE).min(19), before));
     }
 }

@@ -53,6 +53,14 @@ impl HostMemory {
         // SAFETY: inside of the mapping, as was just asserted.
         unsafe { self.at.add(begin) }
     }
+
+    /// Gives the system the pages of a part back. Its bytes are lost: it can be written again, page
+    /// by page as at first.
+    pub(super) fn release(&self, begin: usize, bytes: usize) {
+        let at = self.part(begin, bytes).cast::<c_void>();
+        // SAFETY: inside of the mapping, and no reference to its bytes exists. Refused: they stay.
+        unsafe { libc::madvise(at, bytes, libc::MADV_DONTNEED) };
+    }
 }
 
 impl Drop for HostMemory {
@@ -99,6 +107,21 @@ fn read(path: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn released_part_is_new_and_the_rest_stays() {
+        let (unit, host) = (1 << 20, HostMemory::new(3 << 20).unwrap());
+        // SAFETY: the mapping of a moment ago.
+        unsafe { host.part(0, 3 * unit).write_bytes(7, 3 * unit) };
+        host.release(unit, unit);
+        // SAFETY: as above.
+        let at = |byte: usize| unsafe { host.part(byte, 1).read() };
+        let ends = [0, unit - 1, unit, 2 * unit - 1, 2 * unit, 3 * unit - 1].map(at);
+        assert_eq!(ends, [7, 7, 0, 0, 7, 7]);
+        // SAFETY: as above.
+        unsafe { host.part(unit, 1).write(5) };
+        assert_eq!(at(unit), 5, "it is written again");
+    }
 
     #[test]
     fn smallest_group_around_the_program_counts() {

@@ -46,7 +46,7 @@ pub(super) fn leave(timeout: Duration) -> Result<(Swapped, Moved), String> {
     let begin = Instant::now();
     let pieces = allocations::all();
     let host = HostMemory::new(pieces.iter().map(|one| one.bytes).sum())?;
-    let ranges = ranges(&pieces, true);
+    let ranges = ranges(&pieces, |_, one| one.handle != 0);
     let departure = Departure::new(pieces);
     let left = copy_all(&ranges, &host, Direction::ToHost, &departure);
     let pieces = departure.into_pieces();
@@ -144,9 +144,9 @@ impl Swapped {
         waits: &(dyn Fn() -> bool + Sync),
     ) -> Result<Moved, (Box<Self>, String)> {
         let begin = Instant::now();
-        let ranges = ranges(&self.pieces, false);
+        let ranges = ranges(&self.pieces, |_, one| one.handle == 0);
         let were_there: Vec<bool> = self.pieces.iter().map(|one| one.handle != 0).collect();
-        let arrival = Arrival::default();
+        let arrival = Arrival::new(&self.pieces, &self.host);
         let (pieces, host) = (&mut self.pieces, &self.host);
         let back = thread::scope(|scope| {
             let taken = scope.spawn(|| {
@@ -157,22 +157,41 @@ impl Swapped {
             let gone = Refused::of("the thread that takes memory", OUT_OF_MEMORY);
             taken.join().unwrap_or(Err(gone)).and(copied)
         });
+        let filled = arrival.into_filled();
         if let Err(refused) = back {
-            let all = self.pieces.iter_mut().zip(were_there);
-            let taken = all.filter(|(one, was_there)| !was_there && one.handle != 0);
-            taken.for_each(|(one, _)| one.leave());
+            self.leave_again(&were_there, &filled);
             return Err((Box::new(self), format!("its memory does not return: {refused}")));
         }
         allocations::note(&self.pieces);
         Ok(moved(self.pieces.iter(), begin))
     }
+
+    /// Takes back what a refused return has given. Pieces that are filled are copied to the host
+    /// again, which has released them. One that can't be copied stays on the device.
+    fn leave_again(&mut self, were_there: &[bool], filled: &[bool]) {
+        let empty = were_there.iter().zip(filled).map(|(was_there, filled)| !was_there && !filled);
+        let taken = self.pieces.iter_mut().zip(empty);
+        let taken = taken.filter(|(one, is_empty)| *is_empty && one.handle != 0);
+        taken.for_each(|(one, _)| one.leave());
+        let ranges = ranges(&self.pieces, |piece, one| filled[piece] && one.handle != 0);
+        let departure = Departure::new(std::mem::take(&mut self.pieces));
+        let _ = copy_all(&ranges, &self.host, Direction::ToHost, &departure); // or they stay
+        self.pieces = departure.into_pieces();
+        allocations::note(&self.pieces);
+    }
 }
 
-/// Pieces that get memory in their order, while those before are filled.
-#[derive(Default)]
-struct Arrival {
+/// Pieces that get memory in their order, while those before are filled. The host's memory of each
+/// is released once it is filled, and a program that leaves at the same time uses it: so both need
+/// little more than one of them, and no pages that were never used.
+struct Arrival<'a> {
     state: Mutex<ArrivalState>,
     change: Condvar,
+    host: &'a HostMemory,
+    /// Position and bytes of each piece in the host's memory.
+    parts: Vec<(usize, usize)>,
+    /// True for each piece that is filled.
+    filled: Vec<AtomicBool>,
 }
 
 #[derive(Default)]
@@ -183,7 +202,26 @@ struct ArrivalState {
     is_over: bool,
 }
 
-impl Arrival {
+impl<'a> Arrival<'a> {
+    fn new(pieces: &[Piece], host: &'a HostMemory) -> Self {
+        let mut end = 0;
+        let part = |one: &Piece| {
+            end += one.bytes;
+            (end - one.bytes, one.bytes)
+        };
+        Self {
+            state: Mutex::default(),
+            change: Condvar::new(),
+            host,
+            parts: pieces.iter().map(part).collect(),
+            filled: pieces.iter().map(|_| AtomicBool::new(false)).collect(),
+        }
+    }
+
+    fn into_filled(self) -> Vec<bool> {
+        self.filled.into_iter().map(AtomicBool::into_inner).collect()
+    }
+
     fn take_all(
         &self,
         pieces: &mut [Piece],
@@ -219,14 +257,18 @@ impl Arrival {
     }
 }
 
-impl Steps for Arrival {
+impl Steps for Arrival<'_> {
     fn begin(&self, piece: usize) -> bool {
         let waits = |state: &mut ArrivalState| state.count <= piece && !state.is_over;
         let state = self.change.wait_while(locked(&self.state), waits);
         state.unwrap_or_else(|poisoned| poisoned.into_inner()).count > piece
     }
 
-    fn end(&self, _piece: usize) {}
+    fn end(&self, piece: usize) {
+        self.filled[piece].store(true, Relaxed); // read once this thread has ended
+        let (begin, bytes) = self.parts[piece];
+        self.host.release(begin, bytes);
+    }
 
     fn stop(&self) {
         locked(&self.state).is_over = true;
@@ -242,11 +284,14 @@ fn has_room(one: &Piece) -> bool {
     told != Some(0) || free as u64 >= one.bytes as u64 + MARGIN
 }
 
-/// Returns the ranges of pieces that are on the device, or of those that are not, by context.
-fn ranges(pieces: &[Piece], are_there: bool) -> BTreeMap<usize, Vec<Range>> {
+/// Returns the ranges of these pieces, by context.
+fn ranges(
+    pieces: &[Piece],
+    is_meant: impl Fn(usize, &Piece) -> bool,
+) -> BTreeMap<usize, Vec<Range>> {
     let (mut contexts, mut host) = (BTreeMap::<usize, Vec<Range>>::new(), 0);
     for (piece, one) in pieces.iter().enumerate() {
-        if (one.handle != 0) == are_there {
+        if is_meant(piece, one) {
             let range = Range { piece, device: one.at, host, bytes: one.bytes };
             contexts.entry(one.context).or_default().push(range);
         }
@@ -289,8 +334,24 @@ mod tests {
     }
 
     #[test]
+    fn host_has_no_pages_of_a_piece_that_is_filled() {
+        let bytes = 1 << 20;
+        let host = HostMemory::new(2 * bytes).unwrap();
+        // SAFETY: the mapping of a moment ago.
+        unsafe { host.part(0, 2 * bytes).write_bytes(7, 2 * bytes) };
+        let pieces = [allocations::piece_of(0, bytes), allocations::piece_of(bytes, bytes)];
+        let arrival = Arrival::new(&pieces, &host);
+        arrival.end(1);
+        // SAFETY: as above.
+        let ends = [0, bytes - 1, bytes].map(|byte| unsafe { host.part(byte, 1).read() });
+        assert_eq!(ends, [7, 7, 0], "so another program has them meanwhile");
+        assert_eq!(arrival.into_filled(), [false, true]);
+    }
+
+    #[test]
     fn copies_to_pieces_without_memory_end_with_the_return() {
-        let arrival = Arrival::default();
+        let host = HostMemory::new(0).unwrap();
+        let arrival = Arrival::new(&[], &host);
         let begun = thread::scope(|scope| {
             let waits = scope.spawn(|| arrival.begin(0));
             arrival.stop();
