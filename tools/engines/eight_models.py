@@ -5,15 +5,18 @@
 
 FOLDER has `reef` with CUDA and libreef_cuda_shim.so, and perhaps the package in python/reef. $PYTHON (python3) has torch. Starts
 the daemon with so many models of so many GiB, `residency = "on-demand"`, and a real-time model that always stays. Then asks a model
-at random at each turn, and the real-time one in a closed loop: alone first, then next to the others. Prints states and host memory
-as it goes, then a table: requests, and how long each departure and each return took by the daemon's log, from its begin. A return for
-which another model leaves begins together with that departure. The sums of the steps come last: they have no start of the process that
-moves. `--log FILE` keeps the log. Fails if an answer is wrong or a request is refused. 0.5 requests a second leave time for a
+at random at each turn, and the real-time one in a closed loop of a process of its own: alone first, then next to the others. Prints
+states and host memory as it goes, then a table: requests, and how long each departure and each return took by the daemon's log, from its
+begin. A return for which another model leaves begins together with that departure. Real-time requests count as during moves if they
+overlap with one, and the slowest are listed with the moves around them. The sums of the steps come last: they have no start of the
+process that moves. `--log FILE` keeps the log. Fails if an answer is wrong or a request is refused. 0.5 requests a second leave time for a
 departure and a return; more queue up.
 """
 import argparse
+import datetime
 import http.client
 import json
+import multiprocessing
 import os
 import pathlib
 import random
@@ -22,7 +25,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import urllib.request
 
@@ -117,13 +119,28 @@ SECONDS = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
 def moves(log, from_byte):
-    """Seconds of each departure and each return that the log has from this byte on."""
-    text = log.read_bytes()[from_byte:].decode(errors="replace")
-    times = {}
+    """Departures and returns that the log has from this byte on, each as (begin, end, model), in seconds since 1970."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", log.read_bytes()[from_byte:].decode(errors="replace"))
+    all = {}
     for what, said in MOVES.items():
-        found = re.findall(rf"{said}.*? time=([0-9.]+)(ns|µs|ms|s)\b", text)
-        times[what] = [float(number) * SECONDS[unit] for number, unit in found]
-    return times
+        found = re.findall(rf"(?m)^(\d{{4}}-\S+)Z .*{said}.*? model=(\S+).*? time=([0-9.]+)(ns|µs|ms|s)\b", text)
+        times = [(at_end, model, float(number) * SECONDS[unit]) for at_end, model, number, unit in found]
+        ends = [datetime.datetime.fromisoformat(f"{at_end}+00:00").timestamp() for at_end, _, _ in times]
+        all[what] = [(end - took, end, model) for end, (_, model, took) in zip(ends, times)]
+    return all
+
+
+def print_slowest(requests, all):
+    """Prints the slowest real-time requests, and how long each move around them had been under way."""
+    print("slowest real-time requests:")
+    for begin, took in sorted(requests, key=lambda one: -one[1])[:8]:
+        around = [
+            f"{begin - start:.2f} s after the begin of a {what.removesuffix('s')} of {model} ({end - start:.2f} s)"
+            for what, some in all.items()
+            for start, end, model in some
+            if start < begin + took and begin < end
+        ]
+        print(f"  {took * 1000:.1f} ms: {', '.join(around) or 'between moves'}")
 
 
 def at(all, share):
@@ -131,10 +148,31 @@ def at(all, share):
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else float("nan")
 
 
-def loop(name, until, times):
-    connection = client()
-    while not until():
-        times.append(ask(connection, name, 2.0, is_rt=True))
+def loop(name, end, to):
+    """Asks the real-time model until this time. Sends the begin of each request and its seconds."""
+    connection, requests = client(), []
+    while time.time() < end:
+        begin = time.time()
+        requests.append((begin, ask(connection, name, 2.0, is_rt=True)))
+    to.send(requests)
+
+
+class Loop:
+    """Real-time requests by a process of its own, so that no other work of this one delays them."""
+
+    def __init__(self, name, seconds):
+        self.results, to = multiprocessing.Pipe(duplex=False)
+        self.process = multiprocessing.get_context("fork").Process(target=loop, args=(name, time.time() + seconds, to))
+        self.process.start()
+        to.close()
+
+    def end(self):
+        try:
+            requests = self.results.recv()
+        except EOFError:
+            sys.exit("the real-time requests have ended early")
+        self.process.join()
+        return requests
 
 
 def main():
@@ -177,14 +215,12 @@ def main():
             except OSError:
                 time.sleep(0.5)
         print(f"ready after {time.monotonic() - begun:.1f} s: {states()}", flush=True)
-        alone, beside, away, there = [], [], [], []
-        end = time.monotonic() + 10
-        loop("m99", lambda: time.monotonic() > end, alone)
+        away, there = [], []
+        alone = Loop("m99", 10).end()
         log_path = pathlib.Path(work.name) / "log"
         logged = log_path.stat().st_size
         chance, end = random.Random(1), time.monotonic() + options.seconds
-        real_time = threading.Thread(target=loop, args=("m99", lambda: time.monotonic() > end, beside))
-        real_time.start()
+        real_time = Loop("m99", options.seconds)
         connection = client()
         least = host
         while time.monotonic() < end:
@@ -195,12 +231,18 @@ def main():
             least = min(least, available())
             print(f"{name} {was} {took:.3f} s, host {host - least:.1f} GiB more at most", flush=True)
             time.sleep(max(0.0, 1 / options.rate - (time.monotonic() - began)))
-        real_time.join()
+        beside, all_moves = real_time.end(), moves(log_path, logged)
+        spans = [span for some in all_moves.values() for span in some]
+        is_during = [any(start < begin + took and begin < end for start, end, _ in spans) for begin, took in beside]
         print("requests | number | p50 s | p99 s | longest s")
-        rows = [("to models that were away", away), ("to models on the GPU", there), ("real-time, alone", alone), ("real-time, next to them", beside)]
-        rows += moves(log_path, logged).items()
+        rows = [("to models that were away", away), ("to models on the GPU", there), ("real-time, alone", [took for _, took in alone])]
+        rows += [("real-time, next to them", [took for _, took in beside])]
+        rows += [("real-time, during moves", [took for (_, took), during in zip(beside, is_during) if during])]
+        rows += [("real-time, between moves", [took for (_, took), during in zip(beside, is_during) if not during])]
+        rows += [(what, [end - start for start, end, _ in some]) for what, some in all_moves.items()]
         for what, all in rows:
             print(f"{what} | {len(all)} | {at(all, 0.5):.4f} | {at(all, 0.99):.4f} | {max(all, default=float('nan')):.4f}")
+        print_slowest(beside, all_moves)
         print("since the start of the daemon, all moves together:")
         print("\n".join(line for line in metrics() if line.startswith("reef_suspension")))
     finally:
