@@ -13,11 +13,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// An unmodified program. Its first line of input is `plain`, `inside`, `first`, `managed` or
-/// `nccl`, and MiB. It takes these, and prints the code if that is not 0. With `nccl` it has a thread of the
-/// name that PyTorch gives one which watches NCCL. Then it launches kernels that add 2 to a
-/// number until its input ends. The number of `inside` is the last of that memory, that of `first`
-/// the first, and a thread copies it all the time. It prints how many it has launched whenever a line comes, and at last whether the
-/// number is right.
+/// `nccl`, and MiB. It takes these, and prints the code if that is not 0. With `nccl` it has a
+/// thread of the name that PyTorch gives one which watches NCCL. Then it launches kernels that add
+/// 2 to a number until its input ends. The number of `inside` is the last of that memory, that of
+/// `first` the first, and a thread copies it all the time. It prints how many it has launched
+/// whenever a line comes, and at last whether the number is right.
 #[test]
 #[ignore = "is a program that another test runs"]
 fn program() {
