@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 const CHUNK_BYTES: usize = 4 << 20;
 /// More threads gain nothing where pages are there.
 const MAX_THREADS: usize = 8;
-/// What copies add to the nice value of the program.
+/// Copies have a nice value that is higher by this than the program's.
 const NICE: i32 = 5;
 /// `CU_MEMHOSTALLOC_PORTABLE`, `CU_STREAM_NON_BLOCKING`.
 const PORTABLE: u32 = 1;
