@@ -371,7 +371,7 @@ fn swappable_program_returns_after_a_return_refused_halfway() {
     let said = program.says_of_its_memory("out 60000");
     assert!(said.starts_with("moved "), "{said}");
     program.ask(); // it answers when it is back
-    let mut other = machine.start_with("plain 740", None);
+    let mut other = machine.start_with("plain 800", None);
     other.answers(); // it has its memory
     for round in 0..2 {
         let said = program.says_of_its_memory("in");
