@@ -8,11 +8,20 @@
 use crate::error::{Error, Result};
 use crate::kserve::parameter::MAX_TEXT_BYTES;
 use bytes::{Buf, BufMut, Bytes};
-use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
+use prost::encoding::{
+    DecodeContext, WireType, check_wire_type, decode_key, decode_varint, skip_field,
+};
 use prost::{DecodeError, Message};
 
 /// Maximum number of tensors, parameters, dimensions and contents in a message.
 const MAX_ENTRIES: usize = 4096;
+
+/// Fields with a map of parameters, of inference.proto; no message has the last.
+const PARAMETERS_OF_INFER: u32 = 4;
+const PARAMETERS_OF_LOAD: u32 = 3;
+const PARAMETERS_OF_INPUT: u32 = 4;
+const PARAMETERS_OF_OUTPUT: u32 = 2;
+const NO_MAP: u32 = 0;
 
 /// Bytes of a message.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -56,11 +65,11 @@ impl RawMessage {
     /// parameter of more than [`MAX_TEXT_BYTES`], which would be copied.
     pub(crate) fn decoded_bytes(&self) -> Result<u64> {
         let (mut entries, mut bytes) = (0, 0);
-        fields(&self.0, &mut |tag, field| {
+        fields(&self.0, PARAMETERS_OF_INFER, &mut |tag, field| {
             count_entry(&mut entries)?;
             match tag {
                 1..=3 => check_text(field),
-                4 => parameter(field, &mut entries),
+                PARAMETERS_OF_INFER => parameter(field, &mut entries),
                 5 => input(field, &mut entries, &mut bytes),
                 6 => output(field, &mut entries),
                 _ => Ok(()),
@@ -69,14 +78,14 @@ impl RawMessage {
         Ok(bytes)
     }
 
-    /// Refuses a message with too many fields.
+    /// Refuses a `RepositoryModelLoadRequest` with too many fields.
     ///
     /// # Errors
     ///
     /// `Invalid`.
     pub(crate) fn check_entries(&self) -> Result<()> {
         let mut entries = 0;
-        fields(&self.0, &mut |_, _| count_entry(&mut entries))
+        fields(&self.0, PARAMETERS_OF_LOAD, &mut |_, _| count_entry(&mut entries))
     }
 
     /// Decodes it as a message type.
@@ -91,11 +100,11 @@ impl RawMessage {
 
 /// Counts an entry of a map of parameters: its name (1) and its value (2), which is a message.
 fn parameter(entry: &[u8], entries: &mut usize) -> Result<()> {
-    fields(entry, &mut |tag, field| {
+    fields(entry, NO_MAP, &mut |tag, field| {
         count_entry(entries)?;
         match tag {
             1 => check_text(field),
-            2 => fields(field, &mut |_, value| check_text(value)),
+            2 => fields(field, NO_MAP, &mut |_, value| check_text(value)),
             _ => Ok(()),
         }
     })
@@ -103,11 +112,11 @@ fn parameter(entry: &[u8], entries: &mut usize) -> Result<()> {
 
 /// Counts an `InferRequestedOutputTensor`: its name (1) and parameters (2).
 fn output(message: &[u8], entries: &mut usize) -> Result<()> {
-    fields(message, &mut |tag, field| {
+    fields(message, PARAMETERS_OF_OUTPUT, &mut |tag, field| {
         count_entry(entries)?;
         match tag {
             1 => check_text(field),
-            2 => parameter(field, &mut 0), // it is one entry
+            PARAMETERS_OF_OUTPUT => parameter(field, &mut 0), // it is one entry
             _ => Ok(()),
         }
     })
@@ -116,7 +125,7 @@ fn output(message: &[u8], entries: &mut usize) -> Result<()> {
 /// Counts an `InferInputTensor`: its name (1), datatype (2), shape (3), parameters (4) and contents
 /// (5).
 fn input(message: &[u8], entries: &mut usize, bytes: &mut u64) -> Result<()> {
-    fields(message, &mut |tag, field| {
+    fields(message, PARAMETERS_OF_INPUT, &mut |tag, field| {
         count_entry(entries)?;
         match tag {
             1 | 2 => check_text(field),
@@ -124,8 +133,8 @@ fn input(message: &[u8], entries: &mut usize, bytes: &mut u64) -> Result<()> {
                 *entries += field.len(); // a dimension takes at least a byte
                 count_entry(entries)
             }
-            4 => parameter(field, entries),
-            5 => fields(field, &mut |tag, field| contents(tag, field, entries, bytes)),
+            PARAMETERS_OF_INPUT => parameter(field, entries),
+            5 => fields(field, NO_MAP, &mut |tag, field| contents(tag, field, entries, bytes)),
             _ => Ok(()),
         }
     })
@@ -161,10 +170,15 @@ fn check_text(text: &[u8]) -> Result<()> {
     Err(Error::Invalid(format!("{text} {MAX_TEXT_BYTES} bytes each, got {bytes}")))
 }
 
-/// Calls `see` for each field of a message, with its tag and its bytes without the length.
-fn fields(mut rest: &[u8], see: &mut dyn FnMut(u32, &[u8]) -> Result<()>) -> Result<()> {
+/// Calls `see` for each field of a message, with its tag and its bytes without the length. The field
+/// `map` must have entries: `prost` decodes it as such whatever its type says, and would go on at
+/// another byte than this function.
+fn fields(mut rest: &[u8], map: u32, see: &mut dyn FnMut(u32, &[u8]) -> Result<()>) -> Result<()> {
     while !rest.is_empty() {
         let (tag, kind) = decode_key(&mut rest).map_err(|e| wrong(&e))?;
+        if tag == map {
+            check_wire_type(WireType::LengthDelimited, kind).map_err(|e| wrong(&e))?;
+        }
         let field = match kind {
             WireType::LengthDelimited => {
                 let length = decode_varint(&mut rest).map_err(|e| wrong(&e))?;
@@ -280,13 +294,41 @@ mod tests {
         }
     }
 
+    /// `prost` reads the entry of a map whatever the type of its field: a type of fixed length would
+    /// hide what comes after eight bytes.
+    #[test]
+    fn map_of_another_type_is_refused() {
+        let hidden = |tag: u32| {
+            let tensors = vec![InferInputTensor::default(); MAX_ENTRIES + 1];
+            let tensors = ModelInferRequest { inputs: tensors, ..Default::default() };
+            let tensors = tensors.encode_to_vec();
+            let fixed_length = (tag << 3 | WireType::SixtyFourBit as u32) as u8;
+            let unknown = (15 << 3 | WireType::LengthDelimited as u32) as u8;
+            // As a fixed length, these are eight bytes and an unknown field with all tensors; as a
+            // map, an entry of ten bytes with an unknown field of eight.
+            let mut message = vec![fixed_length, 10, unknown, 8, 0, 0, 0, 0, 0, unknown];
+            prost::encoding::encode_varint(tensors.len() as u64, &mut message);
+            message.extend(tensors);
+            message
+        };
+        let message = RawMessage(hidden(PARAMETERS_OF_INFER).into());
+        let decoded = message.clone().decode_as::<ModelInferRequest>();
+        assert!(decoded.is_ok_and(|d| d.inputs.len() > MAX_ENTRIES), "it would be decoded");
+        let said = message.decoded_bytes().unwrap_err().to_string();
+        assert!(said.contains("wire type"), "{said}");
+        let load = RawMessage(hidden(PARAMETERS_OF_LOAD).into());
+        assert!(load.check_entries().is_err());
+    }
+
     proptest! {
-        /// Any message that prost decodes is accepted by the count.
+        /// Any message that prost decodes is accepted by the count, but for maps of another type.
         #[test]
         fn random_message_does_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
             let undecoded = RawMessage(bytes.into());
-            if undecoded.clone().decode_as::<ModelInferRequest>().is_ok() {
-                prop_assert!(undecoded.decoded_bytes().is_ok());
+            if undecoded.clone().decode_as::<ModelInferRequest>().is_ok()
+                && let Err(error) = undecoded.decoded_bytes()
+            {
+                prop_assert!(error.to_string().contains("wire type"), "{error}");
             }
         }
     }
