@@ -3,13 +3,14 @@
 //! A browser on the machine reaches a daemon on loopback, and a Unix socket through a tunnel of
 //! `ssh` from loopback. It shows a client's certificate by itself. It names the page (`Origin`),
 //! forms have content types of their own, and a page whose name resolves to loopback sends that
-//! name as `Host`.
+//! name as `Host`. An image or a script of a page has none of these: browsers say where such a
+//! request comes from (`Sec-Fetch-Site`).
 
 use crate::error::{Error, Result};
 use crate::name::excerpt;
 use crate::net::identity::peer::Peer;
 use crate::net::identity::principal::Principal;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderName, header};
 use std::net::IpAddr;
 
 /// Paths of the daemon's own page and its parts, to which a browser shows a token as a password.
@@ -18,6 +19,16 @@ pub(super) const PAGE_PATHS: [&str; 4] =
 
 /// Content types that any page may send without a preflight request.
 const FORMS: [&str; 3] = ["application/x-www-form-urlencoded", "multipart/form-data", "text/plain"];
+
+/// Headers in which a browser says where a request comes from, and what asks for it.
+const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+
+/// Values of the first one for requests of the user, and of the daemon's own page.
+const OWN_SITES: [&str; 2] = ["none", "same-origin"];
+
+/// Reason for refusing a request of a page.
+const PAGE: &str = "web pages must not send requests";
 
 /// Reason for refusing a form, with the remedy for a program.
 const FORM: &str = "any web page may send this type: set Content-Type: application/json \
@@ -50,7 +61,13 @@ pub(super) fn check(peer: &Peer, path: &str, headers: &HeaderMap) -> Result<()> 
     if let Some(origin) = text(header::ORIGIN)
         && origin.split_once("://").is_none_or(|(_, from)| from != host)
     {
-        return Err(denied("Origin", origin, "web pages must not send requests"));
+        return Err(denied("Origin", origin, PAGE));
+    }
+    let site = text(SITE).unwrap_or(OWN_SITES[0]);
+    // A link of another page may lead to this one.
+    let is_link = path == PAGE_PATHS[0] && text(MODE) == Some("navigate");
+    if !OWN_SITES.contains(&site) && !is_link {
+        return Err(denied("Sec-Fetch-Site", site, PAGE));
     }
     if !peer.principal.is_anonymous() {
         return Ok(()); // `curl -d` sends the type of a form; a browser adds its `Origin`
@@ -152,6 +169,33 @@ mod tests {
             assert!(says("127.0.0.1", &[("host", host)]).is_err(), "{host}");
             assert!(says("10.0.0.1", &[("host", host)]).is_ok(), "the operator opened it: {host}");
         }
+    }
+
+    #[test]
+    fn image_or_script_of_another_page_is_refused() {
+        let token = Principal::Token("ci".into());
+        for who in [Principal::Loopback(0), Principal::User(0), Principal::Certificate("a".into())]
+        {
+            let said = |path, site, mode| {
+                let pairs = [
+                    ("host", "localhost:8000"),
+                    ("sec-fetch-site", site),
+                    ("sec-fetch-mode", mode),
+                ];
+                says_to(who.clone(), path, &pairs)
+            };
+            for site in ["cross-site", "same-site"] {
+                let text = said("/reef/trace", site, "no-cors").unwrap_err().to_string();
+                assert!(text.contains(&format!("Sec-Fetch-Site: \"{site}\": ")), "{text}");
+                assert!(said("/reef/trace", site, "navigate").is_err(), "a frame");
+                assert!(said("/", site, "no-cors").is_err());
+                assert_eq!(said("/", site, "navigate"), Ok(()), "a link to the page");
+            }
+            assert_eq!(said("/reef/trace", "none", "navigate"), Ok(()), "typed by the user");
+            assert_eq!(said("/reef/page/events", "same-origin", "cors"), Ok(()));
+        }
+        let pairs = [("sec-fetch-site", "cross-site")];
+        assert_eq!(says_to(token, "/reef/trace", &pairs), Ok(()), "it has shown a token");
     }
 
     #[test]
