@@ -429,6 +429,22 @@ fn example_of_transformers_streams_its_tokens() {
 }
 
 #[test]
+fn long_text_is_charged_for_its_copies_alone() {
+    let folder = Daemon::place("text-charged");
+    put(folder.path(), "words", include_str!("text.py"), "", "");
+    // Five copies while the request is read, and then four with its answer.
+    let limits = ["limits.message_mib=4", "memory.connection_mib=12"];
+    let flags = [TRUSTED, "models.load=[\"words\"]", limits[0], limits[1]];
+    let daemon = Daemon::start_in(folder, &flags);
+    let word = "x".repeat(2 << 20);
+    let body = format!("{{\"model\":\"words\",\"prompt\":\"{word}\"}}");
+    let (status, said) = post_bytes(&daemon, COMPLETIONS, "", body.as_bytes());
+    let said: Value = serde_json::from_slice(&said).expect("JSON");
+    assert_eq!(status, 200, "{}", said["error"]);
+    assert!(said["choices"][0]["text"].as_str() == Some(&word), "the word");
+}
+
+#[test]
 fn wrong_declaration_of_text_is_refused_at_load() {
     let folder = Daemon::place("text-declaration");
     put(folder.path(), "whole", RAW, "text", "");

@@ -101,7 +101,12 @@ impl Formatter for BareWords {
 
 /// Converts an answer to JSON, in which byte strings are bare words.
 pub(in crate::kserve::http) fn to_json(answer: &impl Serialize) -> Vec<u8> {
-    let mut json = Vec::new();
+    to_json_of(answer, 0)
+}
+
+/// Converts an answer to JSON likewise, with room for `bytes` bytes from the start.
+pub(in crate::kserve::http) fn to_json_of(answer: &impl Serialize, bytes: usize) -> Vec<u8> {
+    let mut json = Vec::with_capacity(bytes);
     let mut serializer = Serializer::with_formatter(&mut json, BareWords(CompactFormatter));
     answer.serialize(&mut serializer).expect("strings and numbers");
     json

@@ -4,7 +4,7 @@ use super::request::{Form, TextRequest};
 use crate::engine::call::{FINISH_REASON, TEXT, TOKENS};
 use crate::error::{Error, Result};
 use crate::kserve::failure::OpenAiFailure;
-use crate::kserve::http::numbers::non_finite::to_json;
+use crate::kserve::http::numbers::non_finite::to_json_of;
 use crate::kserve::infer::response::InferResponse;
 use crate::tensor::short;
 use serde::Serialize;
@@ -15,6 +15,9 @@ const FINISH_REASONS: [&str; 3] = ["stop", "length", "content_filter"];
 
 /// Last event of a stream.
 const DONE: &[u8] = b"[DONE]";
+
+/// Room for an answer's JSON without its text, in bytes.
+const FRAME_BYTES: usize = 512;
 
 /// Author of an answer.
 const ROLE: &str = "assistant";
@@ -127,12 +130,12 @@ impl Writer {
         Ok(piece)
     }
 
-    /// Returns the whole answer, whose parts have this text together.
+    /// Returns the whole answer, whose parts have this text together: of `bytes` bytes in JSON.
     ///
     /// # Errors
     ///
     /// `Program` if the last part has not been taken.
-    pub(super) fn whole(&self, text: &str) -> Result<Vec<u8>> {
+    pub(super) fn whole(&self, text: &str, bytes: usize) -> Result<Vec<u8>> {
         let finish_reason = Some(self.finish.ok_or_else(unfinished)?);
         let mut choice = ChoiceJson { finish_reason, ..ChoiceJson::default() };
         match self.form {
@@ -145,7 +148,7 @@ impl Writer {
             Form::Chat => "chat.completion",
             Form::Completion => "text_completion",
         };
-        Ok(self.json(object, &[choice], Some(Some(self.usage))))
+        Ok(self.json(object, &[choice], Some(Some(self.usage)), bytes))
     }
 
     /// Returns the events for a part, or for the end after the last one; none after an error.
@@ -182,7 +185,7 @@ impl Writer {
     fn write_end(&self, to: &mut Vec<u8>) -> Result<()> {
         self.finish.ok_or_else(unfinished)?;
         if self.has_usage {
-            push_event(to, &self.json(self.object_of_event(), &[], Some(Some(self.usage))));
+            push_event(to, &self.json(self.object_of_event(), &[], Some(Some(self.usage)), 0));
         }
         push_event(to, DONE);
         Ok(())
@@ -203,7 +206,7 @@ impl Writer {
 
     fn push(&self, to: &mut Vec<u8>, choice: ChoiceJson<'_>) {
         let usage = self.has_usage.then_some(None);
-        push_event(to, &self.json(self.object_of_event(), &[choice], usage));
+        push_event(to, &self.json(self.object_of_event(), &[choice], usage, 0));
     }
 
     fn object_of_event(&self) -> &'static str {
@@ -218,10 +221,22 @@ impl Writer {
         object: &'static str,
         choices: &[ChoiceJson<'_>],
         usage: Option<Option<Usage>>,
+        bytes: usize,
     ) -> Vec<u8> {
         let (id, model, created) = (&*self.id, &*self.model, self.created);
-        to_json(&CompletionJson { id, object, created, model, choices, usage })
+        let answer = CompletionJson { id, object, created, model, choices, usage };
+        to_json_of(&answer, FRAME_BYTES + bytes)
     }
+}
+
+/// Returns the length of a text in JSON, without its quotes.
+pub(super) fn json_bytes(text: &str) -> usize {
+    let of = |byte: u8| match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 2,
+        _ if byte < 0x20 => 6, // `\u0001`
+        _ => 1,
+    };
+    text.bytes().map(of).sum()
 }
 
 impl Usage {
@@ -274,11 +289,22 @@ mod tests {
     #[test]
     fn whole_answer_has_the_text_and_its_end() {
         let mut writer = writer(Form::Chat);
-        assert_eq!(writer.whole("").unwrap_err(), unfinished());
+        assert_eq!(writer.whole("", 0).unwrap_err(), unfinished());
         writer.finish = Some("length");
         writer.usage = Usage::of(&[&3_i64.to_le_bytes()[..], &4_i64.to_le_bytes()].concat());
         let want = r#"{"id":"a","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"x\n","refusal":null},"logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7}}"#;
-        assert_eq!(text(writer.whole("x\n").unwrap()), want);
+        assert_eq!(text(writer.whole("x\n", 3).unwrap()), want);
+    }
+
+    #[test]
+    fn whole_answer_takes_no_more_than_its_text_in_json() {
+        let (mut writer, all) = (writer(Form::Completion), ('\0'..'\u{800}').collect::<String>());
+        writer.finish = Some("stop");
+        for text in [all.repeat(50), "\"\u{1}\n".repeat(10_000), "x".repeat(100_000)] {
+            let bytes = json_bytes(&text);
+            assert_eq!(to_json_of(&text, 0).len(), bytes + 2);
+            assert_eq!(writer.whole(&text, bytes).unwrap().capacity(), FRAME_BYTES + bytes);
+        }
     }
 
     #[test]

@@ -24,7 +24,8 @@ pub(super) type OpenAiResult<T> = Result<T, OpenAiFailure>;
 const MAX_STOPS: usize = 4;
 const MAX_STOP_BYTES: usize = 1024;
 
-/// Copies of a body that are made: its texts, the request of the program, and its tensor.
+/// Copies of a body that are there while it is read: its texts, and the request of the program,
+/// whose buffer may be twice as long.
 const COPIES: u64 = 3;
 
 /// Parameters of both calls, without those for sampling.
@@ -100,7 +101,8 @@ struct StreamOptions {
     include_usage: bool,
 }
 
-/// Reads a request, whose answer has the identifier `id`.
+/// Reads a request, whose answer has the identifier `id`. Its tensor is added to `charge`, and what
+/// is gone afterwards to `reading`.
 ///
 /// # Errors
 ///
@@ -112,8 +114,9 @@ pub(super) fn read(
     headers: &HeaderMap,
     body: &[u8],
     charge: &Charge,
+    reading: &Charge,
 ) -> OpenAiResult<TextRequest> {
-    charge.add(COPIES * body.len() as u64)?;
+    reading.add(COPIES * body.len() as u64)?;
     let mut fields = Fields::read(form, body)?;
     let name: String = fields.required("model", "a text")?;
     let model = text_model(server, &name)?;
@@ -123,7 +126,9 @@ pub(super) fn read(
     let program = fields.program_request(form, abilities)?;
     fields.check_neutral()?;
     let json = serde_json::to_vec(&program).map_err(|e| Error::system("JSON", e))?;
-    let mut bytes = Vec::with_capacity(json.len() + size_of::<u32>());
+    let room = json.len() + size_of::<u32>();
+    charge.add(room as u64)?;
+    let mut bytes = Vec::with_capacity(room);
     push_text(&mut bytes, &json);
     let input = InputTensor {
         name: TEXT_REQUEST.into(),

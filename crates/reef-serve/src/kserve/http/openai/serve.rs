@@ -1,6 +1,6 @@
 //! Handlers of the calls.
 
-use super::answer::Writer;
+use super::answer::{Writer, json_bytes};
 use super::request::{Form, OpenAiResult, TextRequest, read, text_model};
 use crate::error::Result;
 use crate::kserve::http::generate::{Open, events, start, whole_answer};
@@ -27,9 +27,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::mpsc::Receiver;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
-
-/// Maximum bytes of JSON for a byte of a text: `\u0001`.
-const MAX_JSON_PER_BYTE: u64 = 6;
 
 /// Number of answers so far, for their identifiers.
 static ANSWERS: AtomicU64 = AtomicU64::new(0);
@@ -131,7 +128,8 @@ impl Call {
         let Self { form, server, peer, charge } = self;
         let body = decompress(server, peer, charge, &headers, body).await?;
         let (form, own, held, bytes) = (*form, server.clone(), charge.clone(), body.len());
-        let work = move || Ok(read(&own, form, identifier(form), &headers, &body, &held));
+        let reading = server.memory.charge(peer); // dropped with the copies
+        let work = move || Ok(read(&own, form, identifier(form), &headers, &body, &held, &reading));
         server.workers.run(&peer.principal, charge.clone(), bytes, work).await?
     }
 
@@ -140,13 +138,13 @@ impl Call {
         let mut text = String::new();
         while let Some(part) = parts.recv().await {
             let Some(part) = part? else { break };
-            let piece = writer.take(&part)?;
-            self.charge.add(piece.len() as u64)?;
+            let (piece, room) = (writer.take(&part)?, text.capacity());
             text.push_str(&piece);
+            self.charge.add((text.capacity() - room) as u64)?;
         }
-        let bytes = text.len();
-        self.charge.add(MAX_JSON_PER_BYTE * bytes as u64)?;
-        let work = move || writer.whole(&text);
+        let (bytes, json_bytes) = (text.len(), json_bytes(&text));
+        self.charge.add(json_bytes as u64)?;
+        let work = move || writer.whole(&text, json_bytes);
         let workers = &self.server.workers;
         let json = workers.run(&self.peer.principal, self.charge.clone(), bytes, work).await?;
         Ok(whole_answer(json.into()))
