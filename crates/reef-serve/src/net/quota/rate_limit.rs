@@ -40,10 +40,11 @@ impl RateLimit {
             return Ok(());
         }
         let mut used = self.used.lock();
-        if used.len() >= MAX_PRINCIPALS && !used.contains_key(&Some(principal.clone())) {
+        let mut key = Some(principal.clone());
+        if used.len() >= MAX_PRINCIPALS && !used.contains_key(&key) {
             used.retain(|_, until| *until > now);
+            key = key.filter(|_| used.len() < MAX_PRINCIPALS);
         }
-        let key = (used.len() < MAX_PRINCIPALS).then(|| principal.clone());
         let until = used.entry(key).or_insert(now);
         let next = (*until).max(now) + PERIOD / self.per_second;
         if next > now + PERIOD {
@@ -84,6 +85,11 @@ mod tests {
         assert!(late <= 2, "{late} outsiders share what one may have");
         assert!(limit.used.lock().len() <= MAX_PRINCIPALS + 1);
         let later = now + PERIOD;
-        assert!(limit.check(&Principal::User(5), later).is_ok());
+        for known in 0..10 {
+            for _ in 0..2 {
+                let said = limit.check(&Principal::User(known), later);
+                assert_eq!(said, Ok(()), "it keeps its own limit");
+            }
+        }
     }
 }
