@@ -237,7 +237,7 @@ impl<D: Operators> Session<D> {
         let lane = match &self.host.dispatcher {
             Some(dispatcher) => {
                 let outlet = &self.outlet;
-                let is_real_time = asked.is_real_time;
+                let is_real_time = asked.is_real_time && outlet.may_be_real_time();
                 Lane::Shared(SharedLane::open(number, is_real_time, device, dispatcher, outlet)?)
             }
             None => {

@@ -81,6 +81,11 @@ impl Outlet {
         self.shift.store(shift as i64, Ordering::Relaxed);
     }
 
+    /// Returns what [`Account::may_be_real_time`] does.
+    pub(super) fn may_be_real_time(&self) -> bool {
+        self.account.may_be_real_time()
+    }
+
     /// Number of threads of lanes.
     pub(super) fn threads(&self) -> usize {
         self.threads.load(Ordering::SeqCst)

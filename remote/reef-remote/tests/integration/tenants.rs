@@ -1,7 +1,7 @@
 //! Bounds of what the sessions of a tenant have together.
 
 use crate::support;
-use reef_core::{Device, Priority};
+use reef_core::{Device, Fill, Priority, Queue as _, Seq};
 use reef_cpu::Cpu;
 use reef_op::{Layout, Linear, Op, Operators as _, Tensor};
 use reef_remote::messages::{BUFFER, GRAPH, RemoteCommand, Request};
@@ -62,6 +62,47 @@ fn sessions_of_a_tenant_share_its_bounds() {
     while open("a").is_err() {
         assert!(begin.elapsed() < Duration::from_secs(60), "the place of an ended session");
     }
+}
+
+/// It runs as best-effort work: no other tenant's waits for it.
+#[test]
+fn real_time_work_without_the_right_preempts_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    std::fs::write(file("a"), "the token of alice").unwrap();
+    std::fs::write(file("b"), "the token of bob").unwrap();
+    let rights = "[rights.\"token alice\"]\ntoken_file = \"a\"\n\
+                  [rights.\"token bob\"]\ntoken_file = \"b\"\nrt = true\n";
+    std::fs::write(file("rights"), rights).unwrap();
+    let tenants = Tenants::read(&file("rights")).unwrap();
+    let host = Arc::new(Host::start(&Cpu::open(0, "units=2").unwrap()).unwrap());
+    let shared = host.clone();
+    let devices = Devices::shared(move |_| Ok(shared.clone() as Arc<dyn DeviceHost>));
+    let server = devices.for_tenants(&tenants).serve(tenants.tokens());
+    let address = reef_wire::Address::Unix(file("socket"));
+    let listener = Listener::bind(&address, &Security::default()).unwrap();
+    std::thread::spawn(move || listener.run(&server, |_| ()));
+    let begin = Instant::now();
+    let check_time = || assert!(begin.elapsed() < Duration::from_secs(60), "it does not end");
+    let run = |token: &str, times: u64| {
+        let options = format!("remote.token_file={}", file(token).display());
+        let device = Remote::open(0, &format!("{address}/cpu:0?{options}")).unwrap();
+        let fill = Fill { buffer: device.alloc(64).unwrap(), offset: 0, bytes: 64, word: 7 };
+        let mut queue = device.queue(Priority::RealTime, None).unwrap();
+        for seq in 0..times {
+            queue.fill(Seq(seq), &fill).unwrap();
+            while queue.completed().unwrap() <= Seq(seq) {
+                check_time();
+                std::thread::yield_now();
+            }
+        }
+    };
+    run("a", 3);
+    run("b", 1);
+    while host.stats().rt_finished == 0 {
+        check_time();
+    }
+    assert_eq!(host.stats().rt_finished, 1, "of the tenant with the right alone");
 }
 
 /// Operations of messages that a client sends: an allocation, a release and a graph.

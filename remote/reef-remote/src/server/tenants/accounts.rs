@@ -249,6 +249,12 @@ impl Account {
         self.has.lock()[Resource::Memory as usize]
     }
 
+    /// Returns whether real-time work of the session may preempt that of others: the rights must
+    /// say so, if they name its tenant.
+    pub(in crate::server) fn may_be_real_time(&self) -> bool {
+        self.tenant.name.is_none() || self.tenant.grant.may_be_real_time
+    }
+
     /// Returns whether the session's memory has a bound.
     pub fn is_bounded(&self) -> bool {
         self.tenant.max_memory.is_some()
