@@ -59,7 +59,7 @@ impl Session {
     /// Part of its calls that came in records; `None`: none came.
     pub(crate) fn replayed_part(&self) -> Option<f64> {
         let (single, replayed) = (self.single_calls?, self.replayed_calls?);
-        (replayed > 0).then(|| replayed as f64 / (single + replayed) as f64)
+        (replayed > 0).then(|| replayed as f64 / (single as f64 + replayed as f64))
     }
 
     /// The program and its machine, for a person.

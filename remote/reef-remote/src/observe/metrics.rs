@@ -50,7 +50,8 @@ impl Sessions {
         let mut memory = BTreeMap::<&str, u64>::new();
         for view in &open {
             let tenant = view.facts.tenant.as_deref().unwrap_or_default();
-            *memory.entry(tenant).or_default() += view.counts.memory_bytes;
+            let bytes = memory.entry(tenant).or_default();
+            *bytes = bytes.saturating_add(view.counts.memory_bytes);
         }
         let memory = memory.into_iter().map(|(tenant, bytes)| ([("tenant", tenant)], bytes));
         text.gauge("reef_remote_memory_bytes", "Memory that clients allocated.", memory);
@@ -115,16 +116,22 @@ mod tests {
     #[derive(Debug, Default)]
     struct Session {
         is_ended: AtomicBool,
+        /// It says that it has done more than can be.
+        is_liar: bool,
     }
 
     impl Watched for Session {
         fn counts(&self, _: Option<Instant>) -> SessionCounts {
             let mut traffic = Traffic::default();
             (traffic.received_bytes, traffic.replies, traffic.connections) = (100, 7, 3);
-            let (peer, calls) = ("10.0.0.1:5".into(), Some(2));
+            let (peer, mut calls, mut memory_bytes) = ("10.0.0.1:5".into(), Some(2), 64);
+            if self.is_liar {
+                (calls, memory_bytes) = (Some(u64::MAX), u64::MAX);
+                (traffic.received_bytes, traffic.replies) = (u64::MAX, u64::MAX);
+            }
             SessionCounts {
                 peer,
-                memory_bytes: 64,
+                memory_bytes,
                 traffic,
                 single_calls: calls,
                 replayed_calls: calls,
@@ -140,6 +147,24 @@ mod tests {
         let tenant = Some("a \"b\"".into());
         let (program, kind) = ("a\x1b[2Jb".into(), Kind::Program);
         Facts { kind, tenant, program, device: None, pid: None, class: None }
+    }
+
+    /// A worker in its client's hand says any numbers: the others' are still told.
+    #[test]
+    fn sums_of_impossible_counts_are_the_highest() {
+        let sessions = Sessions::default();
+        let liar = Arc::new(Session { is_liar: true, ..Session::default() });
+        drop(sessions.begin(facts(), liar.clone()));
+        let _open = [liar, Arc::default()].map(|session| sessions.begin(facts(), session));
+        let (text, most) = (sessions.metrics(), u64::MAX);
+        for line in [
+            format!("reef_remote_received_bytes_total{{kind=\"program\"}} {most}"),
+            format!("reef_remote_calls_total{{way=\"single\"}} {most}"),
+            format!("reef_remote_memory_bytes{{tenant=\"a \\\"b\\\"\"}} {most}"),
+            "reef_remote_reconnects_total{kind=\"program\"} 6".into(),
+        ] {
+            assert!(text.lines().any(|have| have == line), "{line}:\n{text}");
+        }
     }
 
     /// Sums stay when sessions end; what is there now does not.

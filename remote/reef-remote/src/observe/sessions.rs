@@ -112,16 +112,21 @@ pub(super) struct Sums {
 }
 
 impl Sums {
+    /// Adds what a session says, which may be the word of a process in its client's hand.
     pub(super) fn add(&mut self, counts: &SessionCounts) {
         let (sum, of) = (&mut self.traffic, &counts.traffic);
-        sum.received_frames += of.received_frames;
-        sum.received_bytes += of.received_bytes;
-        sum.sent_frames += of.sent_frames;
-        sum.sent_bytes += of.sent_bytes;
-        sum.replies += of.replies;
-        self.reconnects += of.connections.saturating_sub(1);
-        self.single_calls += counts.single_calls.unwrap_or(0);
-        self.replayed_calls += counts.replayed_calls.unwrap_or(0);
+        for (sum, more) in [
+            (&mut sum.received_frames, of.received_frames),
+            (&mut sum.received_bytes, of.received_bytes),
+            (&mut sum.sent_frames, of.sent_frames),
+            (&mut sum.sent_bytes, of.sent_bytes),
+            (&mut sum.replies, of.replies),
+            (&mut self.reconnects, of.connections.saturating_sub(1)),
+            (&mut self.single_calls, counts.single_calls.unwrap_or(0)),
+            (&mut self.replayed_calls, counts.replayed_calls.unwrap_or(0)),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
     }
 }
 

@@ -82,7 +82,7 @@ fn add(before: &[Server], after: &[Server], times: Interval, events: &mut Vec<Va
         for now in &server.sessions {
             let Some(old) = find(before, server.pid, now.id) else { continue };
             let grown = |of: fn(&Session) -> u64| of(now).saturating_sub(of(old));
-            let frames = grown(|of| of.received_frames) + grown(|of| of.sent_frames);
+            let frames = grown(|of| of.received_frames).saturating_add(grown(|of| of.sent_frames));
             let text = match (now.is_connected, frames) {
                 (false, _) => "waiting for its client".into(),
                 (true, 0) => continue,
@@ -131,5 +131,12 @@ mod tests {
         assert_eq!((span["ts"].as_f64(), span["dur"].as_f64()), (Some(20e3), Some(21e3)));
         add(&two, &servers(4, false), (at(60), at(80)), &mut events);
         assert_eq!(events[1]["name"], "waiting for its client");
+        let mut most = two.clone(); // as a worker in its client's hand may say
+        let session = &mut most[0].sessions[0];
+        (session.received_frames, session.sent_frames) = (u64::MAX, u64::MAX);
+        (session.single_calls, session.replayed_calls) = (Some(u64::MAX), Some(u64::MAX));
+        assert_eq!(session.replayed_part(), Some(0.5));
+        add(&two, &most, (at(80), at(100)), &mut events);
+        assert_eq!(events[2]["name"], format!("{} frames", u64::MAX));
     }
 }
