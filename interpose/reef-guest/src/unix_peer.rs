@@ -1,8 +1,9 @@
 //! Process at the other end of a socket, as the system says.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::num::NonZeroU32;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 /// Process that connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,10 +51,76 @@ impl Peer {
     }
 }
 
+/// Returns a descriptor of the process that connected a Unix socket, which is ready when that has
+/// ended. `None`: the system has no such descriptors (before Linux 6.5).
+///
+/// A process may leave the socket to another one and end, and then a third one may have its ID.
+///
+/// # Errors
+///
+/// The process has ended; the system's.
+pub fn process_fd(socket: impl AsFd) -> io::Result<Option<OwnedFd>> {
+    let mut given: libc::c_int = -1;
+    let mut length = size_of::<libc::c_int>() as libc::socklen_t;
+    let (socket, to) = (socket.as_fd().as_raw_fd(), (&raw mut given).cast());
+    // SAFETY: the system writes at most `length` bytes to `given`, which may have any bits, and the
+    // length to `length`; both outlive the call.
+    let failed = unsafe {
+        libc::getsockopt(socket, libc::SOL_SOCKET, libc::SO_PEERPIDFD, to, &raw mut length)
+    };
+    let ended = || io::Error::other("the process that connected has ended");
+    if failed != 0 {
+        let error = io::Error::last_os_error();
+        return match error.raw_os_error() {
+            Some(libc::ENOPROTOOPT) => Ok(None),
+            Some(libc::EINVAL | libc::ESRCH | libc::ENODATA) => Err(ended()),
+            _ => Err(error),
+        };
+    }
+    // SAFETY: the system has just made the descriptor for this call, so that it has no other owner.
+    let process = unsafe { OwnedFd::from_raw_fd(given) };
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let events = poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&now))?;
+    if events == 0 { Ok(Some(process)) } else { Err(ended()) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::net::UnixStream;
+    use rustix::net::{
+        AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with,
+    };
+    use std::os::unix::net::{UnixListener, UnixStream};
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
+
+    /// Its number may be another process's by then.
+    #[test]
+    fn process_that_has_left_its_socket_and_ended_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.sock");
+        let listener = UnixListener::bind(&path).unwrap();
+        let (family, flags) = (AddressFamily::UNIX, SocketFlags::CLOEXEC);
+        let client = socket_with(family, SocketType::STREAM, flags, None).unwrap();
+        let (address, its) = (SocketAddrUnix::new(&path).unwrap(), client.try_clone().unwrap());
+        let mut command = Command::new("sleep");
+        command.arg("60");
+        // SAFETY: the new process only makes a call of the system.
+        unsafe { command.pre_exec(move || Ok(connect(&its, &address)?)) };
+        let mut process = command.spawn().unwrap();
+        let (served, _) = listener.accept().unwrap();
+        assert_eq!(Peer::of(&served).unwrap().process().unwrap(), process.id());
+        let alive = process_fd(&served).map(|process| process.is_some());
+        process.kill().unwrap();
+        process.wait().unwrap();
+        if !alive.unwrap() {
+            println!("skipped: no descriptors of processes at other ends");
+            return;
+        }
+        let said = process_fd(&served).unwrap_err().to_string();
+        assert_eq!(said, "the process that connected has ended");
+        drop(client); // which has kept the connection open
+    }
 
     #[test]
     fn peer_of_a_socket_pair_is_this_process() {

@@ -4,7 +4,7 @@ use super::containers::{Containers, MAX_REQUEST_CHARS};
 use crate::tenants::user_places::{UserPlace, UserPlaces};
 use reef_files::SocketFile;
 use reef_guest::places::Parts;
-use reef_guest::unix_peer::Peer;
+use reef_guest::unix_peer::{Peer, process_fd};
 use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -83,6 +83,7 @@ fn enter(client: &UnixStream, places: &UserPlaces) -> Option<UserPlace> {
 fn answer(mut client: UnixStream, containers: &Containers) -> io::Result<()> {
     let (until, pid) = (Instant::now() + CLIENT_TIMEOUT, Peer::of(&client)?.process()?);
     let line = line(&mut client, until)?;
+    process_fd(&client)?; // it lives, so that the number is its own
     let answer = match String::from_utf8(line) {
         Ok(line) if line.len() < MAX_REQUEST_CHARS => containers.answer(pid, &line),
         Ok(_) => format!("a line must have at most {MAX_REQUEST_CHARS} bytes"),

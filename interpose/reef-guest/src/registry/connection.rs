@@ -8,7 +8,7 @@ use crate::page::file::FileId;
 use crate::page::layout::Identity;
 use crate::page::mapping::Mapping;
 use crate::page::spans::Time;
-use crate::unix_peer::Peer;
+use crate::unix_peer::{Peer, process_fd};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io;
@@ -34,12 +34,16 @@ impl Caller {
         let peer = Peer::of(socket)?;
         let pid = peer.process()?;
         let exe = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
+        process_fd(socket)?; // it lives, so that number and file are its own
         Ok(Self { uid: peer.uid, pid, exe, info })
     }
 
     /// Returns a descriptor that is ready when the process has ended. `None`: the system doesn't
     /// know the process, or has no such descriptors.
-    fn process(&self) -> io::Result<Option<OwnedFd>> {
+    fn process(&self, socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
+        if let Some(process) = process_fd(socket)? {
+            return Ok(Some(process));
+        }
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
         match pid.map(|pid| pidfd_open(pid, PidfdFlags::empty())).transpose() {
             Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => Err(error.into()),
@@ -66,7 +70,7 @@ impl EndWatch {
     /// Watches a caller at the other side of the socket. After an error the socket is returned with
     /// the reason.
     pub(super) fn of(socket: OwnedFd, caller: &Caller) -> Result<Arc<Self>, (OwnedFd, String)> {
-        match caller.process() {
+        match caller.process(&socket) {
             Ok(process) => Ok(Arc::new(Self { socket, process })),
             Err(error) => {
                 Err((socket, format!("process {} can't be watched: {error}", caller.pid)))
