@@ -54,8 +54,9 @@ use tokio::sync::oneshot;
 /// Shift from the memory of all clients to the memory kept in the buffer pool.
 const POOL_SHIFT: usize = 5;
 
-/// Maximum number of loads and unloads by clients at a time. Each keeps one of the runtime's 512
-/// blocking threads until it ends, also if its client has gone, and a load also an open request.
+/// Maximum number of loads and unloads by clients at a time, and of their commands for guests and
+/// devices. Each keeps one of the runtime's 512 blocking threads until it ends, also if its client
+/// has gone, and a load also an open request.
 const MAX_CHANGES: usize = 128;
 
 /// State of the daemon that is common to all protocols.
@@ -77,6 +78,8 @@ pub(crate) struct Server {
     pub(crate) unsent: Arc<Admission>,
     /// Loads and unloads by clients.
     pub(crate) changes: Arc<Admission>,
+    /// Commands of clients for guests and devices.
+    commands: Arc<Admission>,
     /// Open requests by principal, of all unauthenticated clients, and of all but the owner.
     open: Arc<Shares<Principal>>,
     open_of_anonymous: Arc<Shares<&'static str>>,
@@ -187,6 +190,7 @@ impl Server {
             requests: Admission::new("requests", config.limits.open_requests),
             unsent: Admission::new("unsent answers", usize::MAX),
             changes: Admission::new("loads and unloads", MAX_CHANGES),
+            commands: Admission::new("commands for guests and devices", MAX_CHANGES),
             open: {
                 let part = config.limits.part(config.limits.open_requests as u64);
                 Shares::new("open requests", u64::MAX, part)
@@ -235,7 +239,8 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// `Denied` if `peer` has no right to do so; `NotFound` for an unknown device.
+    /// `Denied` if `peer` has no right to do so; `NotFound` for an unknown device; `Exhausted` if
+    /// there are [`MAX_CHANGES`] commands.
     pub(crate) async fn mark_lost(&self, peer: &Peer, device: &str) -> Result<()> {
         self.check_control(peer)?;
         let node = self.nodes.iter().find(|node| node.name == device).ok_or_else(|| {
@@ -243,7 +248,9 @@ impl Server {
             Error::NotFound(format!("unknown device {device:?} (have: {})", have.join(", ")))
         })?;
         let (node, principal) = (node.clone(), peer.principal.clone());
+        let command = self.commands.try_acquire()?;
         let mark_lost = move || {
+            let _command = command; // until it ends, also if the client has gone
             node.mark_lost(&format!("removed by {principal}"));
             Ok(())
         };
@@ -254,7 +261,8 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// `Denied` if `peer` may not; `NotFound` without guests; those of `work`.
+    /// `Denied` if `peer` may not; `NotFound` without guests; `Exhausted` if there are
+    /// [`MAX_CHANGES`] commands; those of `work`.
     pub(crate) async fn suspending(
         &self,
         peer: &Peer,
@@ -263,7 +271,12 @@ impl Server {
         self.check_control(peer)?;
         let without = || Error::NotFound("no guests: guests.listen must be true".into());
         let suspensions = self.observer.suspensions.get().cloned().ok_or_else(without)?;
-        let done = tokio::task::spawn_blocking(move || work(&suspensions)).await;
+        let command = self.commands.try_acquire()?;
+        let work = move || {
+            let _command = command; // until it ends, also if the client has gone
+            work(&suspensions)
+        };
+        let done = tokio::task::spawn_blocking(work).await;
         done.unwrap_or_else(|e| Err(Error::system("a thread of the daemon", e)))
     }
 

@@ -180,3 +180,38 @@ fn a_trace_has_a_track_per_guest_with_its_hold_spans() {
     let name = format!("guest {be} be, pid {}", std::process::id());
     assert!(String::from_utf8(text).unwrap().contains(&name));
 }
+
+/// Each keeps a thread, also if its client has gone.
+#[test]
+fn commands_whose_clients_have_gone_are_bounded() {
+    let fixture = Fixture::new("commands-gone", |_| ());
+    let server = &fixture.server;
+    let records = fixture.folder.join("suspended");
+    let suspensions = || Arc::new(Suspensions::new(Weak::new(), records, "reef".into()));
+    server.observer.suspensions.get_or_init(suspensions);
+    let owner = Peer { principal: Principal::User(0), ..Peer::UNKNOWN };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let (release, held) = channel::<()>();
+    let held = Arc::new(parking_lot::Mutex::new(held));
+    let said = runtime.block_on(async {
+        let suspend = || {
+            let held = held.clone();
+            let work = move |_: &Suspensions| {
+                let _ = held.lock().recv(); // until the other end is dropped
+                Ok(Vec::new())
+            };
+            server.suspending(&owner, work)
+        };
+        for _ in 0..MAX_CHANGES {
+            let gone = tokio::time::timeout(Duration::from_millis(1), suspend()).await;
+            assert!(gone.is_err(), "it waits");
+        }
+        tokio::time::timeout(Duration::from_secs(60), suspend()).await
+    });
+    drop(release);
+    runtime.shutdown_timeout(Duration::from_secs(60)); // waits for the threads
+    let want = "open commands for guests and devices must be at most 128";
+    let said = said.expect("it waits, too").map(|_| ());
+    assert_eq!(said, Err(Error::Exhausted(want.into())));
+    assert_eq!(server.commands.in_use(), 0);
+}
