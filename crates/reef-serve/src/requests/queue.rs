@@ -11,6 +11,9 @@ use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
+/// Number of the last turns that are remembered: a tenant without one of them comes first.
+const MAX_TURNS: u64 = 1024;
+
 /// Bounded queue of the requests for one model in one class.
 #[derive(Debug)]
 pub(crate) struct Queue {
@@ -128,6 +131,9 @@ impl State {
         self.turns.insert(job.tenant.principal.clone(), self.turn);
         if self.jobs.is_empty() {
             self.turns.clear(); // no request waits for a turn
+        } else if self.turns.len() as u64 > 2 * MAX_TURNS {
+            let last = self.turn;
+            self.turns.retain(|_, turn| last - *turn < MAX_TURNS);
         }
         Some(job)
     }
@@ -228,6 +234,21 @@ mod tests {
         let next = || queue.pop(0).unwrap().tenant.principal.to_string();
         let order: Vec<_> = (0..5).map(|_| next()).collect();
         assert_eq!(order, ["token b", "token a", "token b", "token a", "token a"]);
+    }
+
+    /// The queue is never empty: addresses come and go.
+    #[test]
+    fn turns_of_tenants_that_have_gone_are_forgotten() {
+        let queue = Queue::new(3);
+        let (waiting, _answer) = job(3);
+        queue.push(waiting).unwrap();
+        for number in 0..3 * MAX_TURNS {
+            let (job, _answer) = of(&Tenant::named(&number.to_string()), 2);
+            queue.push(job).unwrap();
+            assert_eq!(next(&queue), Some(Priority::new(2, Class::BestEffort)));
+        }
+        assert!(queue.state.lock().turns.len() as u64 <= 2 * MAX_TURNS);
+        assert_eq!(queue.len(), 1);
     }
 
     #[test]
