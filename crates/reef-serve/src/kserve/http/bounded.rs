@@ -15,6 +15,17 @@ use std::marker::PhantomData;
 /// Maximum number of entries of a list or a map.
 const MAX_ENTRIES: usize = 1024;
 
+/// Parameters of tensors that are read. Others are not stored: a thousand tensors may have a
+/// thousand each.
+const OF_TENSORS: [&str; 6] = [
+    "binary_data",
+    "binary_data_size",
+    "classification",
+    "shared_memory_byte_size",
+    "shared_memory_offset",
+    "shared_memory_region",
+];
+
 /// Reads a text of at most [`MAX_TEXT_BYTES`].
 pub(super) fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
     deserializer.deserialize_str(TextVisitor { max: MAX_TEXT_BYTES })
@@ -83,18 +94,28 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for List<T> {
 pub(super) fn parameters<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Map<String, Value>, D::Error> {
-    deserializer.deserialize_map(Parameters { max_text: MAX_TEXT_BYTES })
+    deserializer.deserialize_map(Parameters { max_text: MAX_TEXT_BYTES, names: None })
+}
+
+/// Reads the [`parameters`] of a tensor, and keeps those of [`OF_TENSORS`].
+pub(super) fn tensor_parameters<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Map<String, Value>, D::Error> {
+    let names = Some(&OF_TENSORS[..]);
+    deserializer.deserialize_map(Parameters { max_text: MAX_TEXT_BYTES, names })
 }
 
 /// Reads the [`parameters`] of a load, whose texts may be files and are charged.
 pub(super) fn load_parameters<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Map<String, Value>, D::Error> {
-    deserializer.deserialize_map(Parameters { max_text: usize::MAX })
+    deserializer.deserialize_map(Parameters { max_text: usize::MAX, names: None })
 }
 
 struct Parameters {
     max_text: usize,
+    /// Names of those that are kept; `None` if all are.
+    names: Option<&'static [&'static str]>,
 }
 
 impl<'de> Visitor<'de> for Parameters {
@@ -105,11 +126,15 @@ impl<'de> Visitor<'de> for Parameters {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut all = Map::new();
+        let (mut all, mut count) = (Map::new(), 0);
         let plain = || Plain { max_text: self.max_text };
         while let Some((Text(key), value)) = map.next_entry_seed(PhantomData::<Text>, plain())? {
-            if all.len() == MAX_ENTRIES {
+            if count == MAX_ENTRIES {
                 return Err(A::Error::invalid_length(MAX_ENTRIES + 1, &self));
+            }
+            count += 1;
+            if self.names.is_some_and(|names| !names.contains(&&*key)) {
+                continue;
             }
             check_new::<A::Error>(!all.contains_key(&key), &key)?;
             all.insert(key, value);
@@ -249,6 +274,8 @@ mod tests {
         list: Vec<i64>,
         #[serde(default, deserialize_with = "parameters")]
         parameters: Map<String, Value>,
+        #[serde(default, deserialize_with = "tensor_parameters")]
+        tensor: Map<String, Value>,
         #[serde(default, deserialize_with = "load_parameters")]
         load: Map<String, Value>,
     }
@@ -292,6 +319,21 @@ mod tests {
         assert!(read(r#"{"id":1}"#).is_err());
         let file = read(&format!("{{\"load\":{{\"file:a\":\"{more}\"}}}}")).unwrap();
         assert_eq!(file.load["file:a"], more, "a file is as long as it is");
+    }
+
+    #[test]
+    fn unread_parameter_of_a_tensor_is_not_stored() {
+        let many = |count: usize| {
+            let others: String = (1..count).map(|n| format!("\"{n}\":\"x\",")).collect();
+            read(&format!("{{\"tensor\":{{{others}\"binary_data_size\":4}}}}"))
+        };
+        let kept = many(MAX_ENTRIES).unwrap().tensor;
+        assert_eq!(Value::Object(kept), serde_json::json!({ "binary_data_size": 4 }));
+        let said = many(MAX_ENTRIES + 1).unwrap_err().to_string();
+        assert!(said.contains("a map of at most 1024 parameters"), "{said}");
+        let twice = r#"{"tensor":{"binary_data":true,"x":1,"x":2,"binary_data":false}}"#;
+        let said = read(twice).unwrap_err().to_string();
+        assert!(said.starts_with("\"binary_data\" must be given once"), "{said}");
     }
 
     #[test]

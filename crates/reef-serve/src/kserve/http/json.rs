@@ -32,7 +32,7 @@ pub(super) struct InputJson<'a> {
     pub(super) datatype: String,
     #[serde(deserialize_with = "bounded::list")]
     pub(super) shape: Vec<i64>,
-    #[serde(default, deserialize_with = "bounded::parameters")]
+    #[serde(default, deserialize_with = "bounded::tensor_parameters")]
     pub(super) parameters: Map<String, Value>,
     /// Parsed once the type is known.
     #[serde(borrow)]
@@ -43,7 +43,7 @@ pub(super) struct InputJson<'a> {
 pub(super) struct OutputJson {
     #[serde(deserialize_with = "bounded::text")]
     pub(super) name: String,
-    #[serde(default, deserialize_with = "bounded::parameters")]
+    #[serde(default, deserialize_with = "bounded::tensor_parameters")]
     pub(super) parameters: Map<String, Value>,
 }
 
