@@ -27,6 +27,8 @@ use std::time::Duration;
 
 /// Maximum number of bytes of a command or an answer.
 const MAX_LEN: u64 = 64 << 10;
+/// Time after which a socket tries to accept again where the system could not.
+const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Another server, as a command names it.
 #[derive(Debug, Clone, Default)]
@@ -283,7 +285,11 @@ fn bind() -> io::Result<(UnixListener, PathBuf)> {
 pub(crate) fn listen(migration: Migration) -> io::Result<()> {
     let (listener, path) = bind()?;
     let body = move || {
-        for socket in listener.incoming().flatten() {
+        for socket in listener.incoming() {
+            let Ok(socket) = socket else {
+                thread::sleep(ACCEPT_RETRY_INTERVAL); // too many files are open
+                continue;
+            };
             // A session that ends takes this process along.
             let migrated = |report: &Report| MigrationReport::from(*report);
             let last = |outcome: &Result<Report, String>| {
@@ -305,7 +311,11 @@ pub fn listen_for_server(sessions: &Sessions) -> io::Result<()> {
     let (listener, _) = bind()?;
     let sessions = sessions.clone();
     let body = move || {
-        for socket in listener.incoming().flatten() {
+        for socket in listener.incoming() {
+            let Ok(socket) = socket else {
+                thread::sleep(ACCEPT_RETRY_INTERVAL); // too many files are open
+                continue;
+            };
             let sessions = sessions.clone();
             let serve = move || answer(&socket, &serve_one(&sessions, &socket).as_ref());
             // Without a thread the command ends without an answer.
