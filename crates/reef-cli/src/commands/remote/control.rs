@@ -10,7 +10,7 @@ use crate::report::usage::Usage;
 use anyhow::{Context, Result};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{CONTENT_TYPE, HOST, HeaderMap};
+use hyper::header::{CONTENT_TYPE, HOST, HeaderMap, ORIGIN};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -38,7 +38,8 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time after which a server tries to accept again where the system could not.
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 /// Text for a client that a web page may have made a browser be.
-const HOST_REFUSED: &str = "Host: must be localhost or an address: a web page has another name";
+const PAGE_REFUSED: &str = "must have no Origin, and localhost or an address as Host: a web page \
+                            has another name";
 /// Text for the client of a session that is ended.
 const ENDED: &str = "the operator of the server has ended it";
 
@@ -198,12 +199,14 @@ impl Scrapes {
     }
 }
 
-/// True if a web page may have sent it: the owner of a name with a dot can make it resolve to
-/// loopback.
+/// True if a web page may have sent it: browsers name the page that does (`Origin`), and the owner
+/// of a name with a dot can make it resolve to loopback. A socket may be reached through a tunnel
+/// of `ssh`; some clients send its path, which has a `%` or a `/`.
 fn is_of_page(headers: &HeaderMap) -> bool {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
-    name.contains('.') && name.parse::<Ipv4Addr>().is_err()
+    let is_domain = name.contains('.') && !name.contains(['%', '/']);
+    headers.contains_key(ORIGIN) || is_domain && name.parse::<Ipv4Addr>().is_err()
 }
 
 async fn serve<S>(stream: S, control: Arc<Control>, scrapes: Scrapes, is_owner: bool)
@@ -213,10 +216,10 @@ where
     let service = service_fn(move |request: Request<Incoming>| {
         let (control, scrapes) = (control.clone(), scrapes.clone());
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-        let is_refused = !is_owner && is_of_page(request.headers());
+        let is_refused = is_of_page(request.headers());
         async move {
             let answer = if is_refused {
-                Ok((StatusCode::FORBIDDEN, "text/plain", HOST_REFUSED.to_owned()))
+                Ok((StatusCode::FORBIDDEN, "text/plain", PAGE_REFUSED.to_owned()))
             } else if method == Method::GET && path == "/metrics" {
                 let kind = "text/plain; version=0.0.4; charset=utf-8";
                 scrapes.text(control).await.map(|text| (StatusCode::OK, kind, text))
@@ -334,6 +337,28 @@ mod tests {
             stream.write_all(request.as_bytes()).unwrap();
             stream.read_to_string(&mut answer).unwrap();
             assert!(answer.starts_with(&format!("HTTP/1.1 {want} ")), "{host}: {answer}");
+        }
+    }
+
+    #[test]
+    fn web_page_behind_a_tunnel_ends_no_session() {
+        let folder = tempfile::tempdir().unwrap();
+        let control = Control { sessions: Sessions::default(), listening: Vec::new() };
+        start(control, Some(folder.path()), None).unwrap();
+        let path = folder.path().join(socket(std::process::id()));
+        for (headers, want) in [
+            ("host: localhost", "404"), // there is no session
+            ("host: %2Frun%2Freef%2Fremote-1.sock", "404"),
+            ("host: localhost:8000\r\norigin: http://evil.example", "403"),
+            ("host: localhost:8000\r\norigin: null", "403"),
+            ("host: evil.example:8000", "403"),
+        ] {
+            let mut stream = std::os::unix::net::UnixStream::connect(&path).unwrap();
+            let mut answer = String::new();
+            let request = format!("POST /sessions/1/end HTTP/1.1\r\n{headers}\r\n\r\n");
+            stream.write_all(request.as_bytes()).unwrap();
+            stream.read_to_string(&mut answer).unwrap();
+            assert!(answer.starts_with(&format!("HTTP/1.1 {want} ")), "{headers}: {answer}");
         }
     }
 
