@@ -66,7 +66,7 @@ fn sessions_of_a_tenant_share_its_bounds() {
 
 /// It runs as best-effort work: no other tenant's waits for it.
 #[test]
-fn real_time_work_without_the_right_preempts_nobody() {
+fn real_time_work_without_the_right_is_best_effort() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name);
     std::fs::write(file("a"), "the token of alice").unwrap();
