@@ -170,9 +170,9 @@ fn check_text(text: &[u8]) -> Result<()> {
     Err(Error::Invalid(format!("{text} {MAX_TEXT_BYTES} bytes each, got {bytes}")))
 }
 
-/// Calls `see` for each field of a message, with its tag and its bytes without the length. The field
-/// `map` must have entries: `prost` decodes it as such whatever its type says, and would go on at
-/// another byte than this function.
+/// Calls `see` for each field of a message, with its tag and its bytes without the length. The
+/// field `map` must have entries: `prost` decodes it as such whatever its type says, and would go
+/// on at another byte than this function.
 fn fields(mut rest: &[u8], map: u32, see: &mut dyn FnMut(u32, &[u8]) -> Result<()>) -> Result<()> {
     while !rest.is_empty() {
         let (tag, kind) = decode_key(&mut rest).map_err(|e| wrong(&e))?;
@@ -294,8 +294,8 @@ mod tests {
         }
     }
 
-    /// `prost` reads the entry of a map whatever the type of its field: a type of fixed length would
-    /// hide what comes after eight bytes.
+    /// `prost` reads the entry of a map whatever the type of its field: a type of fixed length
+    /// would hide what comes after eight bytes.
     #[test]
     fn map_of_another_type_is_refused() {
         let hidden = |tag: u32| {
