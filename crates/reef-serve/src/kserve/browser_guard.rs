@@ -27,6 +27,9 @@ const MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 /// Values of the first one for requests of the user, and of the daemon's own page.
 const OWN_SITES: [&str; 2] = ["none", "same-origin"];
 
+/// Paths to which a link of another page may lead: they change nothing.
+const LINKS: [&str; 2] = [PAGE_PATHS[0], "/metrics"];
+
 /// Reason for refusing a request of a page.
 const PAGE: &str = "web pages must not send requests";
 
@@ -64,8 +67,7 @@ pub(super) fn check(peer: &Peer, path: &str, headers: &HeaderMap) -> Result<()> 
         return Err(denied("Origin", origin, PAGE));
     }
     let site = text(SITE).unwrap_or(OWN_SITES[0]);
-    // A link of another page may lead to this one.
-    let is_link = path == PAGE_PATHS[0] && text(MODE) == Some("navigate");
+    let is_link = LINKS.contains(&path) && text(MODE) == Some("navigate");
     if !OWN_SITES.contains(&site) && !is_link {
         return Err(denied("Sec-Fetch-Site", site, PAGE));
     }
@@ -188,8 +190,10 @@ mod tests {
                 let text = said("/reef/trace", site, "no-cors").unwrap_err().to_string();
                 assert!(text.contains(&format!("Sec-Fetch-Site: \"{site}\": ")), "{text}");
                 assert!(said("/reef/trace", site, "navigate").is_err(), "a frame");
-                assert!(said("/", site, "no-cors").is_err());
-                assert_eq!(said("/", site, "navigate"), Ok(()), "a link to the page");
+                for path in LINKS {
+                    assert!(said(path, site, "no-cors").is_err(), "{path}");
+                    assert_eq!(said(path, site, "navigate"), Ok(()), "a link to {path}");
+                }
             }
             assert_eq!(said("/reef/trace", "none", "navigate"), Ok(()), "typed by the user");
             assert_eq!(said("/reef/page/events", "same-origin", "cors"), Ok(()));
