@@ -441,7 +441,7 @@ fn long_text_is_charged_for_its_copies_alone() {
     let (status, said) = post_bytes(&daemon, COMPLETIONS, "", body.as_bytes());
     let said: Value = serde_json::from_slice(&said).expect("JSON");
     assert_eq!(status, 200, "{}", said["error"]);
-    assert!(said["choices"][0]["text"].as_str() == Some(&word), "the word");
+    assert!(said["choices"][0]["text"].as_str() == Some(word.as_str()), "the word");
 }
 
 #[test]

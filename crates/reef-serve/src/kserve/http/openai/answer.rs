@@ -303,7 +303,10 @@ mod tests {
         for text in [all.repeat(50), "\"\u{1}\n".repeat(10_000), "x".repeat(100_000)] {
             let bytes = json_bytes(&text);
             assert_eq!(to_json_of(&text, 0).len(), bytes + 2);
-            assert_eq!(writer.whole(&text, bytes).unwrap().capacity(), FRAME_BYTES + bytes);
+            let whole = writer.whole(&text, bytes).unwrap();
+            assert!(whole.len() <= FRAME_BYTES + bytes, "{} of {bytes}", whole.len());
+            let capacity = whole.capacity(); // twice as much once it has grown
+            assert!(capacity < 2 * bytes, "{capacity} for {bytes}");
         }
     }
 

@@ -142,9 +142,12 @@ impl Call {
             text.push_str(&piece);
             self.charge.add((text.capacity() - room) as u64)?;
         }
-        let (bytes, json_bytes) = (text.len(), json_bytes(&text));
-        self.charge.add(json_bytes as u64)?;
-        let work = move || writer.whole(&text, json_bytes);
+        let (bytes, charge) = (text.len(), self.charge.clone());
+        let work = move || {
+            let in_json = json_bytes(&text);
+            charge.add(in_json as u64)?;
+            writer.whole(&text, in_json)
+        };
         let workers = &self.server.workers;
         let json = workers.run(&self.peer.principal, self.charge.clone(), bytes, work).await?;
         Ok(whole_answer(json.into()))
