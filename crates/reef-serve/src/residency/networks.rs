@@ -141,7 +141,7 @@ impl Mover for Movers {
         Ok(())
     }
 
-    /// Passes two processes on. A network returns, or has another one return, after the departure.
+    /// Passes it on: no network takes part.
     fn turn_over(
         &self,
         leaver: u32,
@@ -150,15 +150,13 @@ impl Mover for Movers {
         left: &mut dyn FnMut(Result<Held>),
         back: &mut dyn FnMut(Result<()>),
     ) {
-        if let Some(processes) = &self.processes
-            && leaver.max(returner) < FIRST_NUMBER
-        {
-            return processes.turn_over(leaver, had, returner, left, back);
+        match self.processes() {
+            Ok(processes) => processes.turn_over(leaver, had, returner, left, back),
+            Err(error) => {
+                left(Err(error.clone()));
+                back(Err(error));
+            }
         }
-        let made = self.leave(leaver);
-        let stays = made.as_ref().err().cloned();
-        left(made);
-        back(stays.map_or_else(|| self.come_back(returner), Err));
     }
 
     fn free(&self, device: Uuid) -> Option<u64> {
@@ -198,7 +196,6 @@ impl Mover for Movers {
 mod tests {
     use super::*;
     use crate::residency::facts::budget_of;
-    use std::cell::RefCell;
 
     #[derive(Debug)]
     struct TestNetwork;
@@ -230,28 +227,6 @@ mod tests {
         assert_eq!(movers.leave(number), Err(gone));
         let without = movers.come_back(1).unwrap_err().to_string();
         assert!(without.contains("guests.listen is false"), "{without}");
-    }
-
-    #[test]
-    fn network_returns_after_the_departure_for_it() {
-        let networks = Arc::new(Networks::default());
-        let movers = Movers::new(networks.clone(), None);
-        let network: Arc<dyn Network> = Arc::new(TestNetwork);
-        let [one, other] = [(); 2].map(|()| networks.add(Arc::downgrade(&network)));
-        movers.leave(other).unwrap();
-        let turn_over = |leaver: u32, returner: u32| {
-            let ends = RefCell::new(Vec::new());
-            let mut left = |made: Result<Held>| ends.borrow_mut().push(("left", made.is_ok()));
-            let mut back = |made: Result<()>| ends.borrow_mut().push(("back", made.is_ok()));
-            movers.turn_over(leaver, &Held::new(), returner, &mut left, &mut back);
-            ends.into_inner()
-        };
-        assert_eq!(turn_over(one, other), [("left", true), ("back", true)]);
-        assert_eq!(movers.suspender(one), Some(Suspender::Idle));
-        assert_eq!(movers.suspender(other), None);
-        networks.remove(other);
-        assert_eq!(turn_over(other, one), [("left", false), ("back", false)]);
-        assert_eq!(movers.suspender(one), Some(Suspender::Idle), "no room was made for it");
     }
 
     #[test]
