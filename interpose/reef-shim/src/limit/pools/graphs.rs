@@ -7,7 +7,8 @@
 //! less than the graph needs. Only a graph whose allocations end inside of it shares with those of
 //! its stream. One that leaves allocations has its memory for itself until the program frees them.
 
-use super::holes::{POOL_UNIT, StreamKey, round_up};
+use super::holes::{POOL_UNIT, StreamKey};
+use crate::limit::sizes::round_up;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{LazyLock, Mutex, MutexGuard};

@@ -4,6 +4,7 @@
 //! Memory that a stream frees is there for its own next allocation. Other streams get it once it is
 //! known that this stream has reached the free.
 
+use crate::limit::sizes::round_up;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -54,11 +55,6 @@ pub(crate) struct Holes {
 /// Returns the bytes that an allocation takes of its pool.
 pub(crate) fn granted(bytes: u64) -> u64 {
     round_up(bytes, UNIT)
-}
-
-/// Returns the next multiple of `unit`, or the largest number.
-pub(super) fn round_up(bytes: u64, unit: u64) -> u64 {
-    bytes.checked_next_multiple_of(unit).unwrap_or(u64::MAX)
 }
 
 impl Holes {
