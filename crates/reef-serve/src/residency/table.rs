@@ -9,6 +9,11 @@ use std::time::{Duration, Instant, SystemTime};
 /// Time from a failed return to the next try.
 const RETURN_PAUSE: Duration = Duration::from_millis(500);
 
+/// Bounds of the time from a refused departure to the next try, which is `idle` between them. A try
+/// pauses the program, and a long `idle` says nothing about the reason of a refusal.
+const MIN_LEAVE_PAUSE: Duration = Duration::from_millis(500);
+const MAX_LEAVE_PAUSE: Duration = Duration::from_secs(30);
+
 /// Number of failed returns in a row after which a process is lost.
 const MAX_FAILED_RETURNS: u32 = 5;
 
@@ -253,7 +258,8 @@ impl Table {
             }
             None => {
                 entry.state = ResidencyState::Resident;
-                entry.not_before = Some(now + entry.facts.idle);
+                let pause = entry.facts.idle.clamp(MIN_LEAVE_PAUSE, MAX_LEAVE_PAUSE);
+                entry.not_before = Some(now + pause);
                 !std::mem::replace(&mut entry.is_refusal_logged, true)
             }
         }

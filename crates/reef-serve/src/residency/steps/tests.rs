@@ -321,6 +321,22 @@ fn refused_departure_is_tried_again_and_logged_once() {
 }
 
 #[test]
+fn next_try_of_a_departure_is_at_most_half_a_minute_away() {
+    let [short, long] = [1, 3_600_000].map(Duration::from_millis);
+    for (idle, pause) in [(short, 500), (IDLE, 30_000), (long, 30_000)] {
+        let mut machine = Machine::new();
+        let facts = Facts { idle, ..Machine::facts(Class::BestEffort, 0) };
+        let id = machine.table.add(facts, machine.now);
+        machine.table.note_start(id, id as u32, machine.now);
+        machine.now += idle;
+        assert_eq!(machine.next(), Step::Leave(target(id)), "{idle:?}");
+        assert!(machine.table.note_leave(target(id), None, machine.now));
+        let pause = Duration::from_millis(pause);
+        assert_eq!(machine.next(), Step::Sleep(Some(pause)), "{idle:?}");
+    }
+}
+
+#[test]
 fn failed_return_is_tried_again_until_the_process_is_lost() {
     let mut machine = Machine::new();
     let id = machine.add_away(Class::BestEffort, 300);
