@@ -40,6 +40,8 @@ use std::thread;
 use std::time::Duration;
 
 /// Interval between readings of free memory: nothing tells of memory that another process releases.
+/// A return waits so once, and a reading asks the management library about each GPU. The program
+/// itself waits for each of its pieces, which take 3 ms each, and so reads more often.
 const ROOM_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Time for the work of a process that has come back without its own memory: it has none.

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 const CAPTURE_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Interval between readings of free memory: nothing tells of another process that releases some.
+/// Shorter than the copy of a piece of 128 MiB (3 ms at 45 GB/s), as each piece may wait for one.
 const ROOM_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Memory that is off the device. The program's calls wait until it is dropped.
