@@ -1,6 +1,7 @@
 //! Servers of devices for other machines (`reef remote serve`), by their control sockets.
 
-use super::daemon::Daemon;
+use super::daemon::{Daemon, Error};
+use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::Duration;
@@ -79,16 +80,35 @@ pub(crate) fn socket(pid: u32) -> String {
     format!("{PREFIX}{pid}{SUFFIX}")
 }
 
-/// All servers of this user whose sockets are in a folder, or in the user's own. Those that don't
-/// answer are left out.
+/// Returns all servers of this user that answer, of those whose sockets are in a folder, or in the
+/// user's own.
 pub(crate) fn servers(folder: Option<&Path>) -> Vec<Server> {
+    ask_all(folder).0
+}
+
+/// Returns what [`servers`] does, and the process of each server that does not answer, with the
+/// reason. A socket at which nothing listens is that of a server that has ended.
+pub(crate) fn ask_all(folder: Option<&Path>) -> (Vec<Server>, Vec<(u32, String)>) {
     let files = std::fs::read_dir(reef_serve::folder(folder)).into_iter().flatten().flatten();
     let pid = |name: &str| name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?.parse::<u32>().ok();
     let mut pids: Vec<u32> = files.filter_map(|file| pid(file.file_name().to_str()?)).collect();
     pids.sort_unstable();
-    let ask = |pid: u32| {
-        let daemon = Daemon::at_socket(folder, &socket(pid)).ok()?;
-        serde_json::from_slice(&daemon.get("/sessions", TIMEOUT).ok()?).ok()
-    };
-    pids.into_iter().filter_map(ask).collect()
+    let (mut servers, mut silent) = (Vec::new(), Vec::new());
+    for pid in pids {
+        match ask(folder, pid) {
+            Ok(server) => servers.extend(server),
+            Err(error) => silent.push((pid, format!("{error:#}"))),
+        }
+    }
+    (servers, silent)
+}
+
+/// Asks one server. `None`: it has ended.
+fn ask(folder: Option<&Path>, pid: u32) -> Result<Option<Server>> {
+    let daemon = Daemon::at_socket(folder, &socket(pid))?;
+    match daemon.get("/sessions", TIMEOUT) {
+        Ok(text) => serde_json::from_slice(&text).map(Some).with_context(|| daemon.name()),
+        Err(Error::Absent(..)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }

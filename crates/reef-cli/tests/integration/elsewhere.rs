@@ -4,6 +4,7 @@ use crate::common::daemon::{Daemon, metrics};
 use crate::common::driver::library;
 use crate::common::{Folder, json, reef, refuses, says, text};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixListener;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -153,7 +154,7 @@ fn operator_sees_a_session_and_ends_it() {
     let address = said.strip_prefix("metrics at http://").unwrap();
     let address = address.strip_suffix("/metrics").unwrap().to_owned();
     let with = |args: &[&str]| says(&[args, &sockets].concat());
-    // A server that answers late is left out.
+    // A server that answers late is left out of what is printed.
     let shows = |args: &[&str], is: &dyn Fn(&str) -> bool| {
         let begin = Instant::now();
         loop {
@@ -178,7 +179,8 @@ fn operator_sees_a_session_and_ends_it() {
     // A worker that answers late is listed with nothing.
     let begin = Instant::now();
     let listed = loop {
-        let listed = json(&with(&["remote", "ps", "--json"]));
+        let all = reef(&["remote", "ps", "--json", sockets[0], sockets[1]]);
+        let listed = json(text(&all.stdout)); // of a server that answers late, nothing
         if listed[0]["sessions"][0]["replies"].as_u64() > Some(3) {
             break listed;
         }
@@ -234,4 +236,22 @@ fn operator_sees_a_session_and_ends_it() {
     assert!(refuses(&["remote", "end", "seven"]).contains("must be SERVER.NUMBER"));
     let wide = ["remote", "serve", "--metrics", "0.0.0.0:1"];
     assert!(refuses(&wide).contains("must be a loopback address"));
+}
+
+#[test]
+fn silent_server_has_the_command_fail() {
+    let folder = Folder::new("silent");
+    let [silent, ended] = ["remote-7.sock", "remote-8.sock"].map(|name| folder.path(name));
+    let _silent = UnixListener::bind(&silent).unwrap(); // it accepts nothing
+    drop(UnixListener::bind(ended).unwrap());
+    let at = folder.path("");
+    let ps = |more: &str| reef(&["remote", "ps", "--socket-dir", &at, more]);
+    let all = ps("--json");
+    assert_eq!((all.status.code(), text(&all.stdout)), (Some(1), "[]\n"));
+    let want = format!("reef: not all servers have answered: {silent}: no answer in 2s\n");
+    assert_eq!(text(&all.stderr), want);
+    let named = ps("7");
+    assert_eq!((text(&named.stdout), text(&named.stderr)), ("", &*want));
+    let gone = ps("8");
+    assert_eq!(gone.status.code(), Some(2), "{}", text(&gone.stderr));
 }

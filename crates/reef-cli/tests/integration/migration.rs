@@ -200,7 +200,9 @@ pub(crate) fn refuses(folder: &Folder, args: &[&str]) -> String {
 fn session(folder: &Folder, server: &Server) -> Value {
     let begin = Instant::now();
     loop {
-        let all = says(folder, &["ps"]);
+        // Without a server that answers late.
+        let listed = remote(folder, &["ps", "--json"]);
+        let all = json(&String::from_utf8_lossy(&listed.stdout));
         let workers = server.workers();
         let its = |session: &&Value| workers.iter().any(|worker| session["pid"] == *worker);
         let servers = all.as_array().unwrap().iter();

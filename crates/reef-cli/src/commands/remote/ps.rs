@@ -1,11 +1,11 @@
 //! `reef remote ps`: the sessions of this machine's servers.
 
-use crate::remote::servers::{Server, Session, servers};
+use crate::remote::servers::{Server, Session, ask_all};
 use crate::report::columns::{Column, as_table};
 use crate::report::output::{self, print};
 use crate::report::time;
 use crate::report::usage::Usage;
-use anyhow::Result;
+use anyhow::{Result, bail};
 use reef_guest::limit::format_bytes;
 use serde_json::Value;
 use std::path::PathBuf;
@@ -59,19 +59,32 @@ fn age(seconds: f64) -> String {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let mut all = servers(args.socket_dir.as_deref());
+    let (mut all, mut silent) = ask_all(args.socket_dir.as_deref());
     if let Some(name) = &args.server {
         let is_it =
             |server: &Server| server.pid.to_string() == *name || server.listening.contains(name);
         all.retain(is_it);
-        if all.is_empty() {
+        // An address may be that of any server that does not answer.
+        let may_be = |pid: u32| name.parse::<u32>().ok().is_none_or(|number| number == pid);
+        silent.retain(|(pid, _)| all.is_empty() && may_be(*pid));
+        if all.is_empty() && silent.is_empty() {
             let text = format!("no server at {name:?}: `reef remote ps` lists those of this user");
             return Err(Usage(text).into());
         }
     }
     if args.json {
-        return print(serde_json::to_string(&all)?);
+        print(serde_json::to_string(&all)?)?;
+    } else if !all.is_empty() || silent.is_empty() {
+        print_table(all)?;
     }
+    if silent.is_empty() {
+        return Ok(());
+    }
+    let why: Vec<String> = silent.into_iter().map(|(_, why)| why).collect();
+    bail!("not all servers have answered: {}", why.join("; "))
+}
+
+fn print_table(all: Vec<Server>) -> Result<()> {
     let count = all.len();
     let rows = |of: Server| of.sessions.into_iter().map(move |one| Row(of.pid, one));
     let rows: Vec<Row> = all.into_iter().flat_map(rows).collect();
