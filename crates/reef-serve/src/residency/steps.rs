@@ -15,6 +15,9 @@ pub(super) type FreeBytes = BTreeMap<Uuid, Option<u64>>;
 /// Interval between readings of free memory while a process waits for room.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
+/// Minimum interval between counts of the bytes of processes that are known.
+const COUNT_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Next step of the thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
@@ -53,15 +56,16 @@ enum Shortage {
 
 impl Table {
     /// Returns devices whose free memory decides about the next step, and processes whose bytes are
-    /// not known.
+    /// to be counted.
     pub(super) fn questions(&self) -> (BTreeSet<Uuid>, Vec<(Target, Option<Uuid>)>) {
         let waiting = self.entries.iter().filter(|(_, entry)| entry.turn.is_some());
         let needs = waiting.flat_map(|(id, _)| self.needs(*id));
         let devices = needs.map(|(device, _)| device).collect();
         let unknown = |target: Target| {
             let entry = self.entries.get(&target.id)?;
-            let is_unknown = entry.state == ResidencyState::Resident && entry.held.is_none();
-            is_unknown.then_some((target, entry.facts.device))
+            let is_counted = entry.held.is_some() && !self.counts_again;
+            let is_there = entry.state == ResidencyState::Resident && !entry.is_network();
+            (is_there && !is_counted).then_some((target, entry.facts.device))
         };
         (devices, self.targets().into_iter().filter_map(unknown).collect())
     }
@@ -223,7 +227,10 @@ impl Table {
         match self.shortage(id, free) {
             Shortage::None => act(self.admit(id)),
             Shortage::Unmeasured => Turn::Act(Step::Measure),
-            Shortage::Of { device, bytes } if !self.could_have(id, device, bytes) => Turn::Passed,
+            Shortage::Of { device, bytes } if !self.could_have(id, device, bytes) => {
+                self.count_again(now);
+                Turn::Passed
+            }
             Shortage::Of { device, .. } => {
                 if let Some(leaver) = self.leaver(id, device, false, now) {
                     return act(self.make_room(id, leaver, free));
@@ -238,10 +245,20 @@ impl Table {
         }
     }
 
+    /// Has the bytes of all resident processes be counted again, unless that was a moment ago: one
+    /// that has grown since may have enough for another one.
+    fn count_again(&mut self, now: Instant) {
+        let is_due = |at: Instant| now.saturating_duration_since(at) >= COUNT_INTERVAL;
+        if self.counted.is_none_or(is_due) {
+            (self.counts_again, self.counted) = (true, Some(now));
+        }
+    }
+
     /// Returns the next step, which begins now. `free` has the devices of
     /// [`questions`](Self::questions).
     pub(super) fn next(&mut self, now: Instant, free: &FreeBytes) -> Step {
         // Set again below, if one still waits for it.
+        self.counts_again = false;
         self.entries.values_mut().for_each(|entry| entry.must_leave = false);
         let turns = self.entries.iter().filter_map(|(id, entry)| Some((entry.turn?, *id)));
         let mut turns: Vec<(u64, Id)> = turns.collect();

@@ -23,6 +23,10 @@ pub(super) struct Table {
     pub(super) entries: BTreeMap<Id, Entry>,
     last_id: Id,
     last_turn: u64,
+    /// True if the bytes of all resident processes are to be counted again.
+    pub(super) counts_again: bool,
+    /// Last time at which that was so.
+    pub(super) counted: Option<Instant>,
 }
 
 impl Table {

@@ -320,6 +320,27 @@ fn refused_departure_is_tried_again_and_logged_once() {
     machine.answer(id);
 }
 
+/// As a program that has more and longer requests than at its start.
+#[test]
+fn process_that_has_grown_leaves_for_another_one() {
+    let mut machine = Machine::new();
+    let grown = machine.add_resident(Class::BestEffort, 100);
+    let wanted = machine.add_away(Class::BestEffort, 400);
+    machine.sizes.insert(grown, 800);
+    assert!(!machine.table.try_use(wanted));
+    assert!(machine.table.questions().1.is_empty(), "all sizes are known");
+    assert!(matches!(machine.next(), Step::Sleep(_)), "100 MiB are too few");
+    assert_eq!(machine.table.questions().1, [(target(grown), None)]);
+    assert!(matches!(machine.next(), Step::Sleep(_)));
+    assert!(machine.table.questions().1.is_empty(), "not again at once");
+    machine.pass(1);
+    assert!(matches!(machine.next(), Step::Sleep(_)));
+    assert_eq!(machine.table.questions().1, [(target(grown), None)]);
+    machine.table.note_bytes(target(grown), vec![(GPU, 800 * MIB)]);
+    let both = Step::Turnover { leaver: target(grown), returner: target(wanted) };
+    assert_eq!(machine.next(), both);
+}
+
 #[test]
 fn next_try_of_a_departure_is_at_most_half_a_minute_away() {
     let [short, long] = [1, 3_600_000].map(Duration::from_millis);
