@@ -15,3 +15,4 @@ mod plan;
 mod reservations;
 mod returns;
 pub(crate) mod suspensions;
+mod watch;

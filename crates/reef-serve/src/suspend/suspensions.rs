@@ -1,5 +1,6 @@
 //! Operations on guests: out of the GPU's memory, and back.
 
+use super::watch::{MOVE_TIMEOUT, Moving};
 use crate::error::{Error, Result};
 use parking_lot::Mutex;
 use reef_guest::page::Class;
@@ -204,7 +205,10 @@ impl Suspensions {
     pub(crate) fn come_back(&self, pid: u32) -> Result<()> {
         let _operation = self.operation.lock();
         match self.suspender(pid) {
-            Some(Suspender::Idle) => self.resume_locked(vec![pid]).map(drop),
+            Some(Suspender::Idle) => {
+                let back = || self.resume_locked(vec![pid]).map(drop);
+                Moving::new(&[pid]).watch(MOVE_TIMEOUT, back)
+            }
             None => Ok(()), // an operator was faster
             Some(_) => Err(Error::Unavailable("an operator keeps it away".into())),
         }
@@ -235,31 +239,37 @@ impl Suspensions {
         self.exempt(&[leaver], true);
         let op = Op::Turnover { timeout_ms, back: returner, had };
         let request = Request { folder: self.folder.clone(), pids: vec![leaver], op };
+        let moving = Moving::new(&[leaver, returner]);
         let (mut has_left, mut is_back, mut why) = (false, false, None);
         let mut end_leave = |made: Result<Vec<Suspended>>| {
             let made = self.end_suspension(&[leaver], vec![(leaver, None)], made);
             left(made.map(|mut all| all.pop()));
         };
         let mut end_return = |made: Result<Steps>| back(self.end_return(&[returner], made));
-        let ran = run_each(&self.program, &request, &mut |answer| match answer {
+        let mut tell = |answer: Answer| match answer {
             Answer::Suspended(all) => {
                 has_left = true;
+                moving.end(leaver);
                 end_leave(Ok(all));
             }
             Answer::Stays(why) => {
                 has_left = true;
+                moving.end(leaver);
                 end_leave(Err(Error::Unavailable(why)));
             }
             Answer::Resumed(_, steps) => {
                 is_back = true;
+                moving.end(returner);
                 end_return(Ok(steps));
             }
             Answer::StaysAway(why) => {
                 is_back = true;
+                moving.end(returner);
                 end_return(Err(Error::Unavailable(why)));
             }
             Answer::Refused(refused) => why = Some(Error::Unavailable(refused)),
-        });
+        };
+        let ran = moving.watch(MOVE_TIMEOUT, || run_each(&self.program, &request, &mut tell));
         let failed = ran.err().map(|error| Error::system("the process that suspends", error));
         let why = why.or(failed).unwrap_or_else(|| Error::Unavailable("no answer".into()));
         if !has_left {
@@ -288,7 +298,11 @@ impl Suspensions {
         }
         let before = self.set_suspender(pids, Some(by));
         self.exempt(pids, true);
-        let made = self.run(pids.to_vec(), op).map(|(all, _)| all);
+        let run = || self.run(pids.to_vec(), op).map(|(all, _)| all);
+        let made = match by {
+            Suspender::Idle => Moving::new(pids).watch(MOVE_TIMEOUT, run),
+            Suspender::Operator | Suspender::Memory => run(),
+        };
         self.end_suspension(pids, before, made)
     }
 
