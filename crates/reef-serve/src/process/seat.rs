@@ -401,6 +401,7 @@ impl Seat {
             let is_over = || self.state.lock().is_closed;
             resident.wait_for_room(self.role.program.load_timeout(), &is_over)?;
         }
+        self.role.program.check_folder()?;
         let (ours, theirs) = UnixStream::pair().map_err(|e| Error::system("a socket", e))?;
         ours.set_nonblocking(true).map_err(|e| Error::system("a socket", e))?;
         let (read, write) = io::pipe().map_err(|e| Error::system("a pipe", e))?;

@@ -227,8 +227,26 @@ impl Program {
             settings.pass_env.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
         let guests = sockets.map(|sockets| ("REEF_GUESTS", sockets.join("guests.sock")));
         command.envs(guests).envs(sockets.map(|_| ("REEF_CLASS", class)));
-        command.envs(passed).envs(&settings.env).current_dir(place.join(&settings.folder));
+        command.envs(passed).envs(&settings.env).current_dir(self.folder());
         command
+    }
+
+    /// Returns its working folder.
+    fn folder(&self) -> PathBuf {
+        self.place.join(&self.settings.folder)
+    }
+
+    /// Refuses a start without a working folder, for which the system would name the program.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid`, with the folder.
+    pub(super) fn check_folder(&self) -> Result<()> {
+        let folder = self.folder();
+        if folder.is_dir() {
+            return Ok(());
+        }
+        Err(Error::Invalid(format!("process.folder must be a folder, got {folder:?}")))
     }
 
     /// Returns its wishes if it is on the GPU on demand.

@@ -29,12 +29,13 @@ fn put_with(folder: &Folder, name: &str, line: &str) {
 }
 
 #[test]
-fn wrong_limit_or_user_of_a_program_is_refused_at_load() {
+fn wrong_key_of_a_program_is_refused_at_load() {
     let folder = Daemon::place("process-limits");
     let models = [
         ("unit", "memory = \"8GB\"", "process.memory 8GB: GB isn't one of the units "),
         ("none", "compute = \"0\"", "process.compute 0: not a share of 1% to 100%"),
         ("exec", "memory = \"8MiB\"", " must be of a daemon of the command reef, got "),
+        ("folder", "folder = \"absent\"", "process.folder must be a folder, got "),
         ("user", "user = \"no:one\"", "process.user must be a user in /etc/passwd, got \"no:one\""),
     ];
     models.iter().for_each(|(name, line, _)| put_with(&folder, name, line));
