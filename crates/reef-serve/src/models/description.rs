@@ -138,6 +138,9 @@ impl Description {
         if self.versions == Some(Versions::Latest { latest: 0 }) {
             return Err("versions.latest must be at least 1, got 0".into());
         }
+        if self.versions == Some(Versions::List(Vec::new())) {
+            return Err("versions must have at least one number, got none".into());
+        }
         if let Some(file) = self.scales_file().filter(|file| !is_file_name(file)) {
             let shown = excerpt(file);
             return Err(format!("scales must be a file of the version's folder, got {shown:?}"));
@@ -411,6 +414,9 @@ mod tests {
         assert_eq!(chosen("versions = { latest = 9 }").unwrap(), [1, 3, 7]);
         assert_eq!(chosen("versions = [3]").unwrap(), [3]);
         assert_eq!(chosen("versions = [3, 1, 3]").unwrap(), [1, 3]);
+        let none: Description = toml::from_str("versions = []").unwrap();
+        let want = "versions must have at least one number, got none";
+        assert_eq!(none.check(), Err(want.into()), "no folder is missing");
         let said = chosen("versions = \"newest\"").unwrap_err().to_string();
         assert!(said.contains("versions must be a list, \"all\" or { latest = N }"), "{said}");
     }
