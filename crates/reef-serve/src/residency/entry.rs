@@ -6,7 +6,7 @@ use reef_suspend::Uuid;
 use std::time::{Duration, Instant, SystemTime};
 
 /// Time without a request after which a real-time process leaves for a best-effort one.
-pub(super) const REST_TIME: Duration = Duration::from_secs(1);
+const REST_TIME: Duration = Duration::from_secs(1);
 
 /// Number of a process in the table.
 pub(super) type Id = u64;
@@ -122,6 +122,18 @@ impl Entry {
             return Class::RealTime;
         }
         self.facts.name.class
+    }
+
+    /// Returns the time since its last request; zero while one runs.
+    pub(super) fn unused(&self, now: Instant) -> Duration {
+        if self.is_used { Duration::ZERO } else { now.saturating_duration_since(self.used) }
+    }
+
+    /// True if it leaves for one of a class: a real-time process does not for a best-effort one,
+    /// unless it has rested.
+    pub(super) fn yields_to(&self, class: Class, now: Instant) -> bool {
+        let is_best_effort = self.class(now) != Class::RealTime;
+        is_best_effort || class == Class::RealTime || self.unused(now) >= REST_TIME
     }
 
     pub(super) fn is_due(&self, now: Instant) -> bool {

@@ -1,10 +1,9 @@
 //! Next step for the processes: a departure, a return, both at once, or a start.
 
 use super::choice::{Candidate, least_valuable};
-use super::entry::{Entry, Id, REST_TIME, Target};
+use super::entry::{Entry, Id, Target};
 use super::facts::{Held, ResidencyState, is_budget};
 use super::table::Table;
-use crate::class::Class;
 use reef_suspend::{MARGIN, Uuid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -114,12 +113,14 @@ impl Table {
     }
 
     /// True if a process could have `bytes` more of a device without all others that may leave.
-    fn could_have(&self, id: Id, device: Uuid, bytes: u64) -> bool {
+    fn could_have(&self, id: Id, device: Uuid, bytes: u64, now: Instant) -> bool {
+        let Some(class) = self.entries.get(&id).map(|entry| entry.class(now)) else { return false };
         let mut sum = 0_u64;
         for (other, entry) in self.entries.iter().filter(|(other, _)| **other != id) {
             let theirs = match entry.state {
                 ResidencyState::Absent | ResidencyState::Away => Some(0),
                 _ if entry.is_suspended || entry.clients > 0 => Some(0),
+                ResidencyState::Resident if !entry.yields_to(class, now) => Some(0),
                 ResidencyState::Starting => Some(self.needs_on(*other, device)),
                 ResidencyState::Resident | ResidencyState::Leaving | ResidencyState::Returning => {
                     entry.bytes_on(device)
@@ -137,15 +138,9 @@ impl Table {
     /// on a request, or of the others.
     fn leaver(&self, want: Id, device: Uuid, is_used: bool, now: Instant) -> Option<Id> {
         let class = self.entries.get(&want)?.class(now);
-        let unused = |entry: &Entry| {
-            let since = now.saturating_duration_since(entry.used);
-            if entry.is_used { Duration::ZERO } else { since }
-        };
         let may_leave = |id: Id, entry: &Entry| {
             let is_there = entry.state == ResidencyState::Resident && !entry.is_suspended;
             let owes_answer = entry.is_awaited && !entry.has_answered;
-            let own = entry.class(now);
-            let yields = own != Class::RealTime || class == Class::RealTime;
             let has_memory = entry.bytes_on(device) != Some(0);
             id != want
                 && is_there
@@ -154,13 +149,13 @@ impl Table {
                 && entry.clients == 0
                 && entry.is_due(now)
                 && !owes_answer
-                && (yields || unused(entry) >= REST_TIME)
+                && entry.yields_to(class, now)
         };
         let leavers = self.entries.iter().filter(|(id, entry)| may_leave(**id, entry));
         let candidates = leavers.map(|(&id, entry)| Candidate {
             id,
             class: entry.class(now),
-            unused: unused(entry),
+            unused: entry.unused(now),
             bytes: entry.bytes_on(device).unwrap_or(0),
         });
         least_valuable(&candidates.collect::<Vec<_>>())
@@ -227,7 +222,7 @@ impl Table {
         match self.shortage(id, free) {
             Shortage::None => act(self.admit(id)),
             Shortage::Unmeasured => Turn::Act(Step::Measure),
-            Shortage::Of { device, bytes } if !self.could_have(id, device, bytes) => {
+            Shortage::Of { device, bytes } if !self.could_have(id, device, bytes, now) => {
                 self.count_again(now);
                 Turn::Passed
             }

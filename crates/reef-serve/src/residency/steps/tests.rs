@@ -1,4 +1,5 @@
 use super::*;
+use crate::class::Class;
 use crate::residency::facts::{Facts, ProcessName, budget_of};
 use crate::suspend::suspensions::Suspender;
 
@@ -291,6 +292,24 @@ fn best_effort_process_waits_for_a_busy_real_time_one() {
     assert!(!machine.table.try_use(best_effort));
     machine.run();
     assert_eq!(machine.resident, BTreeSet::from([best_effort]), "after a second's rest");
+}
+
+#[test]
+fn process_that_waits_for_a_real_time_one_delays_no_other() {
+    let mut machine = Machine::new();
+    let real_time = machine.add_resident(Class::RealTime, 400);
+    let [large, small] = [400, 100].map(|mib| machine.add_away(Class::BestEffort, mib));
+    assert!(machine.table.try_use(real_time));
+    assert!(!machine.table.try_use(large) && !machine.table.try_use(small));
+    machine.run();
+    assert_eq!(machine.resident, BTreeSet::from([real_time, small]), "it fits");
+    machine.answer(small);
+    machine.table.end_use(real_time, machine.now);
+    machine.run();
+    assert!(machine.resident.contains(&real_time), "it has not rested");
+    machine.pass(1);
+    machine.run();
+    assert_eq!(machine.resident, BTreeSet::from([large]));
 }
 
 #[test]
