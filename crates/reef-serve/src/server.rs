@@ -40,7 +40,7 @@ use crate::requests::worker_pool::WorkerPool;
 use crate::residency::mover::{Mover, SuspendingMover};
 use crate::residency::networks::Movers;
 use crate::residency::residents::Residents;
-use crate::suspend::suspensions::Suspensions;
+use crate::suspend::suspensions::{OWN_PROGRAM, Suspensions};
 use crate::tenants::registry::Tenants;
 use crate::tenants::tenant::Tenant;
 use bytes::Bytes;
@@ -175,7 +175,7 @@ impl Server {
                 .with_processes(config.models.processes);
         let observer = Arc::new(Observer::default());
         observer.metrics.add(Box::new(GpuCollector::default()));
-        open_residents(&config, &observer)?;
+        open_residents(&config, &observer);
         let registry = Arc::new(Registry::new(&nodes, repository, &config, &observer));
         registry.follow(losses)?;
         let slot_counts = SlotCounts::new(config.limits.clients, config.limits.regions);
@@ -540,23 +540,21 @@ fn open_devices(config: &Config) -> Result<Nodes> {
 }
 
 /// Prepares models that are on their device on demand, before the first one is loaded.
-fn open_residents(config: &Config, observer: &Observer) -> Result<()> {
+fn open_residents(config: &Config, observer: &Observer) {
     let listens = config.guests.listen;
-    let processes = listens.then(|| process_mover(config, observer)).transpose()?;
+    let processes = listens.then(|| process_mover(config, observer));
     let movers = Movers::new(observer.networks.clone(), processes);
     let residents = observer.residents.get_or_init(|| Residents::new(Box::new(movers)));
     observer.metrics.add(Box::new(ResidencyCollector(residents.clone())));
-    Ok(())
 }
 
 /// Returns the mover of processes.
-fn process_mover(config: &Config, observer: &Observer) -> Result<Box<dyn Mover>> {
+fn process_mover(config: &Config, observer: &Observer) -> Box<dyn Mover> {
     let records = folder(config.listen.folder.as_deref()).join("suspended");
-    let program = std::env::current_exe().map_err(|e| Error::system("this program", e))?;
-    let suspensions = Arc::new(Suspensions::new(Weak::new(), records, program));
+    let suspensions = Arc::new(Suspensions::new(Weak::new(), records, OWN_PROGRAM.into()));
     let mover = SuspendingMover::new(suspensions.clone());
     observer.suspensions.get_or_init(|| suspensions);
-    Ok(Box::new(mover))
+    Box::new(mover)
 }
 
 /// Returns the state of a device, of which `memory` is reserved.

@@ -146,11 +146,17 @@ impl Machine {
 
     /// Starts a daemon with the models that are there.
     fn daemon(&self, options: &[&str]) -> Daemon {
+        self.daemon_by(Path::new(env!("CARGO_BIN_EXE_reef")), options)
+    }
+
+    /// As [`daemon`](Self::daemon), from another file of the command.
+    fn daemon_by(&self, program: &Path, options: &[&str]) -> Daemon {
         let set = self.variables();
         let set: Vec<(&str, &str)> = set.iter().map(|(name, value)| (*name, &**value)).collect();
         let trusted = ["--device", "cpu:0", "--set", "models.processes=true"];
         let patient = ["--set", "times.request_ms=600000"]; // a move on a busy machine
-        Daemon::start_in(&self.folder, &[&trusted[..], &patient, options].concat(), &set)
+        let options = [&trusted[..], &patient, options].concat();
+        Daemon::start_by(program, &self.folder, &options, &set)
     }
 
     fn reef(&self, args: &[&str]) -> Output {
@@ -267,6 +273,24 @@ fn idle_model_leaves_and_returns_with_its_memory() {
     let one = models.find(|model| model["name"] == "one").unwrap();
     assert_eq!(one["residency"]["states"].as_array().unwrap().len(), 2, "{one}");
     assert!(one["residency"]["returns"].as_u64().unwrap() >= 3, "{one}");
+}
+
+/// As when a new release is installed while the daemon runs.
+#[test]
+fn model_leaves_and_returns_after_the_daemons_file_is_gone() {
+    let machine = Machine::new("residency-file", 1024);
+    machine.put("one", 64, "idle = \"100ms\"");
+    let reef = Path::new(env!("CARGO_BIN_EXE_reef"));
+    // Another name of the file: a copy may not run while another thread starts a program.
+    let folder = reef.with_file_name(format!("residency-file-{}", std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
+    let other = folder.join("reef");
+    std::fs::hard_link(reef, &other).unwrap();
+    let _daemon = machine.daemon_by(&other, &["--guests"]);
+    std::fs::remove_dir_all(&folder).unwrap();
+    let (number, pid) = machine.answers("one");
+    machine.wait("it leaves", || machine.state("one") == "away");
+    assert_eq!(machine.answers("one"), (number + 2, pid));
 }
 
 #[test]

@@ -16,7 +16,7 @@ use crate::net::identity::auth::Tokens;
 use crate::server::Server;
 use crate::suspend::gpu_memory::GpuMemory;
 use crate::suspend::memory_policy::MemoryPolicy;
-use crate::suspend::suspensions::Suspensions;
+use crate::suspend::suspensions::{OWN_PROGRAM, Suspensions};
 use reef_guest::join::JoinRequest;
 use reef_guest::registry::{Caller, MemoryReply, Registry};
 use reef_nvml::Nvml;
@@ -91,10 +91,8 @@ impl Guests {
         let watch = AuditThread::start(accounts, violations)
             .map_err(|e| Error::system("cannot start the thread for limits", e))?;
         let records = path.with_file_name("suspended");
-        let program = std::env::current_exe().map_err(|e| Error::system("this program", e))?;
-        let suspensions = server.observer.suspensions.get_or_init(|| {
-            Arc::new(Suspensions::new(Weak::new(), records, program)) // there are no models
-        });
+        let new = || Arc::new(Suspensions::new(Weak::new(), records, OWN_PROGRAM.into()));
+        let suspensions = server.observer.suspensions.get_or_init(new); // there are no models
         suspensions.attach(Arc::downgrade(&registry));
         let of = Arc::downgrade(server);
         let settings = move || {

@@ -3,6 +3,7 @@
 use super::user::User;
 use crate::error::{Error, Result};
 use crate::residency::idle::{self, ResidencyKind};
+use crate::suspend::suspensions::OWN_PROGRAM;
 use reef_guest::limit;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,9 +20,6 @@ const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// File with the class of a model for Triton's Python backend, which its command does not name.
 const TRITON_MODEL: &str = "model.py";
-
-/// This program, also once its file has been replaced.
-const OWN: &str = "/proc/self/exe";
 
 /// Command that keeps limits. Without a daemon for guests they are kept all the same.
 const EXEC: [&str; 3] = ["reef", "exec", "--allow-unprotected"];
@@ -212,7 +210,7 @@ impl Program {
         let mut command = if options.is_empty() {
             Command::new(program)
         } else {
-            let mut exec = Command::new(OWN);
+            let mut exec = Command::new(OWN_PROGRAM);
             exec.arg0(EXEC[0]).args(&EXEC[1..]).args(["--class", class]).args(options);
             let option = OsStr::new("--socket-dir");
             exec.args(sockets.iter().flat_map(|folder| [option, folder.as_os_str()]));
@@ -318,7 +316,7 @@ impl Program {
 
 /// Refuses what `reef exec` does in a program that is not the command `reef`.
 fn check_has_exec() -> Result<()> {
-    let own = std::env::current_exe().map_err(|e| Error::system(OWN, e))?;
+    let own = std::env::current_exe().map_err(|e| Error::system(OWN_PROGRAM, e))?;
     let name = own.file_name().unwrap_or_default().to_string_lossy();
     if name.split(' ').next() == Some(EXEC[0]) {
         return Ok(()); // " (deleted)" follows once its file has been replaced

@@ -12,6 +12,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Weak;
 use std::time::Duration;
 
+/// This program, also once its file has been replaced.
+pub(crate) const OWN_PROGRAM: &str = "/proc/self/exe";
+
 /// Longest time for the work of a guest to end.
 pub(crate) const MAX_TIMEOUT: Duration = Duration::from_secs(600);
 

@@ -3,7 +3,11 @@
 use super::Folder;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
+
+/// The command.
+const REEF: &str = env!("CARGO_BIN_EXE_reef");
 
 /// A daemon that is ended when this is dropped.
 pub(crate) struct Daemon(pub(crate) Child);
@@ -23,7 +27,17 @@ impl Daemon {
 
     /// Starts a daemon with more arguments and these variables.
     pub(crate) fn start_in(folder: &Folder, more: &[&str], set: &[(&str, &str)]) -> Self {
-        Self::spawn(folder, more, set, Stdio::inherit())
+        Self::start_by(Path::new(REEF), folder, more, set)
+    }
+
+    /// Starts a daemon from another file of the command.
+    pub(crate) fn start_by(
+        program: &Path,
+        folder: &Folder,
+        more: &[&str],
+        set: &[(&str, &str)],
+    ) -> Self {
+        Self::spawn(program, folder, more, set, Stdio::inherit())
     }
 
     /// One whose log, warnings and errors, goes to the file that comes along.
@@ -43,10 +57,17 @@ impl Daemon {
     pub(crate) fn start_logged_with(folder: &Folder, level: &str, more: &[&str]) -> (Self, String) {
         let path = folder.path("log");
         let log = std::fs::File::create(&path).unwrap();
-        (Self::spawn(folder, more, &[("REEF_LOG", level)], log.into()), path)
+        let set = [("REEF_LOG", level)];
+        (Self::spawn(Path::new(REEF), folder, more, &set, log.into()), path)
     }
 
-    fn spawn(folder: &Folder, more: &[&str], set: &[(&str, &str)], log: Stdio) -> Self {
+    fn spawn(
+        program: &Path,
+        folder: &Folder,
+        more: &[&str],
+        set: &[(&str, &str)],
+        log: Stdio,
+    ) -> Self {
         std::fs::create_dir_all(folder.path("models/tiny/1")).unwrap();
         folder.file("models/tiny/model.toml", "network = \"resnet18\"\nsize = 32\nseed = 1\n");
         let config = format!(
@@ -54,7 +75,7 @@ impl Daemon {
             folder.path(""),
             folder.path("models")
         );
-        let mut child = Command::new(env!("CARGO_BIN_EXE_reef"))
+        let mut child = Command::new(program)
             .args(["serve", "--config", &folder.file("reef.toml", config)])
             .args(more)
             .env("REEF_LOG", "warn")
