@@ -9,7 +9,7 @@
 //! has a file table of its own, which is not written. In a process that starts from the folder that
 //! thread shares the program's table, where its numbers are those of other files.
 
-use crate::limit::process::start_of;
+use crate::limit::process::{is_stopped, start_of};
 use crate::unix_peer::Peer;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::mem::{forget, zeroed};
@@ -25,6 +25,9 @@ pub const MARGIN: u64 = 512 << 20;
 
 /// Refusal of a return: the program has moved nothing.
 pub const ON_DEVICE: &str = "its memory is on the device";
+
+/// Refusal of a departure: the program would answer nothing before it goes on.
+const STOPPED: &str = "it is stopped: SIGCONT must continue it first";
 
 /// Maximum length of a line.
 const MAX_LINE: u64 = 4096;
@@ -125,8 +128,12 @@ fn read_line(stream: &UnixStream) -> io::Result<String> {
 ///
 /// # Errors
 ///
-/// The program refuses, in words, and runs on after a refused [`Request::Out`]; or it ended.
+/// The program refuses, in words, and runs on after a refused [`Request::Out`]; or it ended. A
+/// stopped one refuses to leave.
 pub fn ask(pid: u32, request: Request) -> Option<Result<Moved, String>> {
+    if matches!(request, Request::Out(_)) && is_stopped(pid) {
+        return Some(Err(STOPPED.into()));
+    }
     Some(call(&connect(pid)?, &request.line()))
 }
 
@@ -344,6 +351,7 @@ impl Listener {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::process::{Command, Stdio};
 
     proptest! {
         #[test]
@@ -371,6 +379,22 @@ mod tests {
             prop_assume!(!line.starts_with("refused ") && !line.starts_with("moved "));
             prop_assert_eq!(parse_answer(&line), None);
         }
+    }
+
+    #[test]
+    fn stopped_program_refuses_to_leave() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let pid = child.id();
+        let stop = Command::new("kill").args(["-s", "STOP", &pid.to_string()]).status();
+        assert!(stop.unwrap().success());
+        while !is_stopped(pid) {
+            std::thread::yield_now();
+        }
+        let out = Request::Out(Duration::from_secs(1));
+        assert_eq!(ask(pid, out), Some(Err(STOPPED.into())));
+        assert_eq!(ask(pid, Request::In), None, "it does not listen");
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[test]

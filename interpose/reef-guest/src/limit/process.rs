@@ -24,6 +24,11 @@ pub fn is_gone(process: u32, started: u64) -> bool {
     }
 }
 
+/// Returns whether a process is stopped, by a signal or by a debugger.
+pub(crate) fn is_stopped(process: u32) -> bool {
+    start_and_state(process).is_some_and(|(_, state)| matches!(state, 'T' | 't'))
+}
+
 /// Reads fields 22 and 3 of `/proc/PID/stat` (proc_pid_stat(5)).
 #[expect(clippy::disallowed_methods, reason = "of /proc")]
 fn start_and_state(process: u32) -> Option<(u64, char)> {
