@@ -367,6 +367,19 @@ fn model_whose_context_stays_gives_its_memory_away() {
     assert_eq!(machine.answers("two"), (two + 4, second));
 }
 
+/// As on a full disk. Its room is taken by then, so it cannot stay.
+#[test]
+fn model_leaves_for_another_one_without_a_record() {
+    let machine = Machine::new("residency-record", 860);
+    let (_daemon, [(one, first), (two, second)]) = machine.one_away();
+    // No file takes the place of a folder that has something.
+    let record = machine.folder.path(&format!("suspended/{second}.json/file"));
+    std::fs::create_dir_all(record).unwrap();
+    assert_eq!(machine.answers("one"), (one + 2, first));
+    machine.wait("two leaves", || machine.state("two") == "away");
+    assert_eq!(machine.answers("two"), (two + 2, second));
+}
+
 #[test]
 fn model_that_works_never_leaves_and_the_other_waits() {
     let machine = Machine::new("residency-busy", 720);
