@@ -8,6 +8,7 @@ use reef_guest::limit;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -241,7 +242,12 @@ impl Program {
     /// `Invalid`, with the folder.
     pub(super) fn check_folder(&self) -> Result<()> {
         let folder = self.folder();
-        if folder.is_dir() {
+        let may_be_there = match folder.metadata() {
+            Ok(facts) => facts.is_dir(),
+            // One that is closed to the daemon may be open to the program's user.
+            Err(error) => !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
+        };
+        if may_be_there {
             return Ok(());
         }
         Err(Error::Invalid(format!("process.folder must be a folder, got {folder:?}")))
