@@ -11,7 +11,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// Time within which a process must do what is expected.
-const SOON: Duration = Duration::from_secs(60);
+pub(crate) const SOON: Duration = Duration::from_secs(60);
 
 /// A program with memory of `REEF_TEST_MIB`. For each line of its input, a number, it adds that
 /// many numbers to a word and prints the word.
@@ -173,7 +173,7 @@ impl Drop for Program {
 }
 
 /// Runs `reef remote …`.
-fn remote(folder: &Folder, args: &[&str]) -> Output {
+pub(crate) fn remote(folder: &Folder, args: &[&str]) -> Output {
     reef(folder).arg("remote").args(args).output().unwrap()
 }
 

@@ -2,8 +2,8 @@
 //!
 //! `REEF_TEST_DEVICE=cuda:0 REEF_TEST_MODEL=resnet50` runs it on a GPU, and prints the pauses.
 
-use crate::common::Folder;
-use crate::migration::{reef, refuses, says};
+use crate::common::{Folder, json};
+use crate::migration::{SOON, reef, refuses, remote, says};
 use reef::models::Model;
 use reef::remote::Remote;
 use reef::scheduler::Reef;
@@ -39,10 +39,17 @@ impl Server {
 
     /// Name of its one session.
     fn session(&self, folder: &Folder) -> String {
-        let servers = says(folder, &["ps"]);
         let is_it = |server: &&serde_json::Value| server["pid"] == self.child.id();
-        let server = servers.as_array().unwrap().iter().find(is_it).unwrap();
-        format!("{}.{}", self.child.id(), server["sessions"][0]["id"])
+        let begin = Instant::now();
+        loop {
+            // Without a server that answers late.
+            let listed = remote(folder, &["ps", "--json"]);
+            let servers = json(&String::from_utf8_lossy(&listed.stdout));
+            if let Some(server) = servers.as_array().unwrap().iter().find(is_it) {
+                return format!("{}.{}", self.child.id(), server["sessions"][0]["id"]);
+            }
+            assert!(begin.elapsed() < SOON, "{servers}");
+        }
     }
 }
 
