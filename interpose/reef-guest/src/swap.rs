@@ -27,7 +27,7 @@ pub const MARGIN: u64 = 512 << 20;
 pub const ON_DEVICE: &str = "its memory is on the device";
 
 /// Refusal of a departure: the program would answer nothing before it goes on.
-const STOPPED: &str = "it is stopped: SIGCONT must continue it first";
+const STOPPED: &str = "it is stopped: SIGCONT, or its debugger, must continue it first";
 
 /// Maximum length of a line.
 const MAX_LINE: u64 = 4096;
@@ -37,6 +37,9 @@ const HIDE: &str = "hide";
 const UNKNOWN: &str = "the request is not one";
 /// Interval between polls of a connection, and of a socket that is opened again.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
+/// Number of polls in a row at which a stopped program is stopped. One whose calls are traced stops
+/// for a moment at each of them.
+const STOPPED_POLLS: usize = 5;
 /// Maximum time in which a program opens its socket again.
 const REOPEN_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -131,10 +134,20 @@ fn read_line(stream: &UnixStream) -> io::Result<String> {
 /// The program refuses, in words, and runs on after a refused [`Request::Out`]; or it ended. A
 /// stopped one refuses to leave.
 pub fn ask(pid: u32, request: Request) -> Option<Result<Moved, String>> {
-    if matches!(request, Request::Out(_)) && is_stopped(pid) {
+    if matches!(request, Request::Out(_)) && stays_stopped(pid) {
         return Some(Err(STOPPED.into()));
     }
     Some(call(&connect(pid)?, &request.line()))
+}
+
+/// Returns whether a process is stopped at each of several polls. Blocks only if it is at the first.
+fn stays_stopped(pid: u32) -> bool {
+    (0..STOPPED_POLLS).all(|at| {
+        if at > 0 {
+            std::thread::sleep(POLL_INTERVAL);
+        }
+        is_stopped(pid)
+    })
 }
 
 /// Asks a program whose socket may be about to open again, as one that has just started from a
