@@ -140,7 +140,7 @@ pub fn ask(pid: u32, request: Request) -> Option<Result<Moved, String>> {
     Some(call(&connect(pid)?, &request.line()))
 }
 
-/// Returns whether a process is stopped at each of several polls. Blocks only if it is at the first.
+/// Returns whether a process is stopped at each of several polls. Blocks only if it is at first.
 fn stays_stopped(pid: u32) -> bool {
     (0..STOPPED_POLLS).all(|at| {
         if at > 0 {

@@ -62,7 +62,8 @@ impl Table {
         let devices = needs.map(|(device, _)| device).collect();
         let unknown = |target: Target| {
             let entry = self.entries.get(&target.id)?;
-            let is_counted = entry.held.is_some() && !self.counts_again;
+            // One that is suspended has less than its return needs.
+            let is_counted = entry.held.is_some() && (entry.is_suspended || !self.counts_again);
             let is_there = entry.state == ResidencyState::Resident && !entry.is_network();
             (is_there && !is_counted).then_some((target, entry.facts.device))
         };

@@ -7,8 +7,8 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-/// Maximum time of a move. The memory of eight GPUs, 1.1 TiB, takes ten minutes if the driver copies
-/// it, at 2 GB/s (driver 580, H200).
+/// Maximum time of a move. The memory of eight GPUs, 1.1 TiB, takes ten minutes if the driver
+/// copies it, at 2 GB/s (driver 580, H200).
 pub(super) const MOVE_TIMEOUT: Duration = Duration::from_secs(1800);
 
 /// Processes whose moves have not ended. Each leads a group.

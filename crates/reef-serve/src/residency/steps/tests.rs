@@ -355,6 +355,9 @@ fn process_that_has_grown_leaves_for_another_one() {
     machine.pass(1);
     assert!(matches!(machine.next(), Step::Sleep(_)));
     assert_eq!(machine.table.questions().1, [(target(grown), None)]);
+    machine.table.note_suspender(grown, Some(Suspender::Operator), machine.now);
+    assert!(machine.table.questions().1.is_empty(), "its return needs what it had");
+    machine.table.note_suspender(grown, None, machine.now);
     machine.table.note_bytes(target(grown), vec![(GPU, 800 * MIB)]);
     let both = Step::Turnover { leaver: target(grown), returner: target(wanted) };
     assert_eq!(machine.next(), both);
