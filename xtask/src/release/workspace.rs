@@ -1,8 +1,8 @@
 //! Packages and their dependencies, as cargo resolves them for a release.
 
+use crate::cargo::{cargo, output};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::process::Command;
 
 /// Features of what is released.
 const FEATURES: &str = "reef-cli/cuda,reef-cli/hip,reef-cli/remote,reef-python/cuda,reef-python/hip,\
@@ -20,14 +20,9 @@ impl Workspace {
     ///
     /// Cargo fails, for example because `Cargo.lock` does not fit the manifests.
     pub(crate) fn read() -> Result<Self, String> {
-        let mut cargo = Command::new("cargo");
-        cargo.args(["metadata", "--format-version", "1", "--locked", "--features", FEATURES]);
-        cargo.args(["--filter-platform", PLATFORM]);
-        let output = cargo.output().map_err(|e| format!("{cargo:?}: {e}"))?;
-        if !output.status.success() {
-            return Err(String::from_utf8_lossy(&output.stderr).into_owned());
-        }
-        serde_json::from_slice(&output.stdout).map(Self).map_err(|e| e.to_string())
+        let mut command = cargo("metadata --format-version 1 --locked");
+        command.args(["--features", FEATURES, "--filter-platform", PLATFORM]);
+        serde_json::from_str(&output(&mut command)?).map(Self).map_err(|e| e.to_string())
     }
 
     #[cfg(test)]

@@ -129,6 +129,28 @@ mod tests {
         assert_eq!((now.memory.client_mib, now.memory.total_mib, now.limits.queue), (9, 4096, 64));
     }
 
+    #[test]
+    fn page_of_keys_names_those_that_a_reload_changes() {
+        let page = include_str!("../../../../docs/reference/configuration.md");
+        let source = include_str!("live.rs");
+        let begin = source.find("fn change(").unwrap();
+        let body = &source[begin..][..source[begin..].find("\n}").unwrap()];
+        let keys: Vec<&str> = body
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("config.")?.split(' ').next())
+            .collect();
+        assert!(keys.contains(&"rights"), "{keys:?}");
+        for key in keys {
+            let section = key.split('.').next().unwrap();
+            let names = [
+                format!("`{key}`"),
+                format!("\n- {section};"),
+                format!("\n- all of `{section}` but"),
+            ];
+            assert!(names.iter().any(|name| page.contains(name)), "{key}");
+        }
+    }
+
     /// The address may be one that a service manager passed, which no configuration has.
     #[test]
     fn reload_without_the_last_token_of_an_open_address_is_refused() {
