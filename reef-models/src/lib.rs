@@ -6,8 +6,8 @@
 //! ([`ScheduleGraph::load`]), and networks for images have one ([`Model::graph`]).
 //!
 //! ```text
-//! Model::open(name, folder, file) ──► Model ──► Weights, one for each device ──► Network
-//!                                                                                  └──► commands
+//! Model::open(a name, a folder or a file) ──► ModelBuilder ── read ──► Model
+//! Model ── weights(device) ──► Weights, for its instances ── network ──► Network ──► commands
 //! ```
 //!
 //! No step is ever run again, so storages share memory: see [`arena`].

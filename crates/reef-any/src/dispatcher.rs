@@ -45,7 +45,7 @@ impl fmt::Debug for Dispatcher {
 }
 
 impl Dispatcher {
-    /// Opens a real-time client. A higher priority goes first.
+    /// Opens a real-time client. A higher priority goes first under the scheduler `priority`.
     ///
     /// # Errors
     ///

@@ -78,9 +78,11 @@ impl From<ModelError> for Fault {
     fn from(error: ModelError) -> Self {
         let reason = match &error {
             ModelError::Device(error) => reason_of(error),
+            ModelError::Refused { why, .. } => reason_of(why),
             ModelError::UnknownNetwork { .. } => Reason::NotFound,
             ModelError::OutOfRange { .. } | ModelError::Length { .. } => Reason::Invalid,
             ModelError::Memory { .. } => Reason::NoMemory,
+            error if error.is_unsupported() => Reason::Unsupported,
             _ => Reason::File,
         };
         Self::new(reason, error.to_string())
@@ -100,5 +102,33 @@ fn reason_of(error: &reef::Error) -> Reason {
         E::Cancelled => Reason::Cancelled,
         E::Driver { .. } => Reason::Driver,
         _ => Reason::Internal,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reason of an error of a file.
+    fn reason(error: ModelError) -> Reason {
+        Fault::from(error).reason
+    }
+
+    #[test]
+    fn sound_file_that_is_not_read_is_unsupported() {
+        let (file, at) = (String::from("a.onnx"), String::from("node \"n\" (Odd)"));
+        let why = String::from("operator Odd is not supported");
+        let broken = ModelError::Onnx { file: file.clone(), at: at.clone(), why: why.clone() };
+        assert_eq!(reason(broken), Reason::File);
+        assert_eq!(reason(ModelError::Unsupported { file, at, why }), Reason::Unsupported);
+    }
+
+    #[test]
+    fn refusal_of_the_device_has_its_reason() {
+        let refused = |why| ModelError::Refused { node: "n".into(), why };
+        let no_kernel = reef::Error::Unsupported { backend: "cpu", what: "a kernel".into() };
+        assert_eq!(reason(refused(no_kernel)), Reason::Unsupported);
+        let full = reef::Error::OutOfMemory { backend: "cpu", asked: 1 };
+        assert_eq!(reason(refused(full)), Reason::NoMemory);
     }
 }

@@ -228,8 +228,9 @@ impl Model {
     /// # Errors
     ///
     /// `MissingTensor`, `Length`; `Kind` for kernels that come as source, which
-    /// [`load_kernels`](Self::load_kernels) takes; `Scales` if the network has some and the device
-    /// no kernels for them; the device's.
+    /// [`load_kernels`](Self::load_kernels) takes; `Scales` if the network has some, and no step of
+    /// it can have numbers of 8 bits; `Device` with `Unsupported` if the device has no kernels for
+    /// these, and the device's other errors.
     pub fn weights<D: Operators>(&self, device: &D) -> Result<Weights<D>> {
         Weights::load(device, &self.kind, self.scales())
     }
@@ -314,7 +315,8 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// As [`image`](Self::image); `Scales` if the device has no kernels for them.
+    /// As [`image`](Self::image); `Device` with `Unsupported` if the device has no kernels for
+    /// them.
     #[doc(hidden)]
     pub fn image_on<D: Operators>(&self, device: &D) -> Result<Arc<ImageModel>> {
         match &self.kind {

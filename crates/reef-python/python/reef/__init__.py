@@ -1,13 +1,15 @@
 """REEF: several programs share one accelerator, and real-time work starts within microseconds.
 
+    import numpy as np
     import reef
 
     device = reef.open("cpu")
     net = device.load("resnet18", batch=1)
+    x = np.zeros(net.inputs[0].shape, net.inputs[0].dtype)
+    job = device.best_effort().submit(net, x)  # returns at once
     with device.real_time() as rt:
-        y = rt.run(net, x)
-    job = device.best_effort(weight=2).submit(net, x)
-    y = job.result()
+        y = rt.run(net, x)  # preempts the job, which loses nothing
+    z = job.result()
 
 Errors are `reef.Error` and its subclasses. Objects may be used by any thread. A call that waits lets
 other threads of Python run, and ends with KeyboardInterrupt where that is raised.

@@ -16,7 +16,14 @@ from ._request import Future
 
 
 class Stats(NamedTuple):
-    """Counters of a device since it was opened."""
+    """Counters of a device since it was opened.
+
+    `preemptions` of best-effort work; `rt_finished`: real-time requests that have finished;
+    `padded_launches`: real-time kernels that were to have best-effort blocks next to them, or, on a GPU
+    that caps best-effort queues, the times that it did; `padded_blocks`: such blocks that were planned;
+    `retries`: times that the device refused to stop or to restore best-effort work, and was asked again;
+    `abandoned`: best-effort clients whose work did not end in time.
+    """
 
     preemptions: int
     rt_finished: int
@@ -46,8 +53,9 @@ def open(name: str = "auto", scheduler: str = "reef", *, reserve: float | None =
     With a `reserve`, from 0 to less than 1, best-effort work keeps that share of the device, and
     real-time clients take turns and may have budgets: `Device.real_time(rate=…)`.
 
-    Raises NotFoundError if there is no such device or scheduler, UnsupportedError if the scheduler
-    preempts more deeply than the device can.
+    Raises NotFoundError if there is no such device or scheduler, InvalidError for an option of the
+    device or a reserve that can't be, UnsupportedError if the scheduler preempts more deeply than the
+    device can.
     """
     return Device(_reef.open(name, scheduler, reserve))
 
@@ -230,7 +238,7 @@ class Device(Closing):
         instances: int = 8,
     ) -> Network:
         """Loads a network: an .onnx file, the bytes of one, a folder of `reef model import`, or a name
-        as "resnet18".
+        such as "resnet18".
 
         `batch` and `input_size` set free sizes. `shape` sets those of an ONNX file by name: all sizes of
         an input, as `{"ids": [2, 128]}`, or one size that has a name, as `{"tokens": [128]}`. Those that
@@ -239,8 +247,10 @@ class Device(Closing):
         their way, for each set of sizes that requests chose. `scales`, a file of `reef model calibrate`, gives it numbers of 8 bits between
         its steps, on a device that has kernels for these.
 
-        Raises NotFoundError, FileError: what is wrong with the name or the file; UnsupportedError
-        for `scales` on a device without such kernels; OutOfMemoryError.
+        Raises NotFoundError for an unknown name, FileError for a file that can't be read or is not what
+        it should be, InvalidError for a size or a batch that the network can't have, UnsupportedError
+        for an ONNX file with something that REEF doesn't read, and for what the device has no kernels
+        for, such as `scales`; OutOfMemoryError.
         """
         source = source_of(what, batch, input_size, shape, weights, seed, scales)
         return Network(self._device.load(source, whole("instances", instances, 1)))
@@ -248,7 +258,7 @@ class Device(Closing):
     def real_time(
         self, priority: int = 0, *, rate: tuple[float, float] | None = None
     ) -> RealTime:
-        """Opens a real-time client. A higher priority goes first where the scheduler knows it.
+        """Opens a real-time client. A higher priority goes first under the scheduler `priority`.
 
         `rate`: a period and a budget in seconds, the device time in each period that is its own. It
         needs a device that was opened with a `reserve`. Raises BusyError if less is left.
@@ -264,8 +274,9 @@ class Device(Closing):
         window: int | None = None,
     ) -> BestEffort:
         """Opens a best-effort client, which is a queue. `weight`: its share of the device's time next to
-        others. `capacity`: commands that can wait, a power of two up to 65536 (1024); a network has one or
-        several for each layer. `window`: commands with the device at once (4); few are quick to
+        others, under the scheduler `fair-share` alone. A higher `priority` goes first under the scheduler
+        `priority`. `capacity`: commands that can wait, a power of two up to 65536 (1024); a network has
+        one or several for each layer. `window`: commands with the device at once (4); few are quick to
         preempt.
         """
         client = self._device.best_effort(

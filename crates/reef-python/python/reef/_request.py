@@ -53,7 +53,7 @@ class Source(Protocol):
 class Future:
     """Result of a submitted inference. `await` gives it, too. Any thread may wait.
 
-    If nobody keeps it, the inference goes on, and its result is lost.
+    If it is dropped, the inference goes on, and its result is lost.
     """
 
     def __init__(self, network: Source, instance: Any, request: Pending) -> None:
