@@ -110,7 +110,8 @@ pub use reef_models as models;
 #[cfg(feature = "remote")]
 pub use reef_remote as remote;
 
-/// Compilers of device code that were there when this was built.
+/// Compilers of device code that were there when this was built: pairs of a backend that is
+/// compiled in, `cuda` or `hip`, and the compiler's path.
 pub fn kernel_compilers() -> Vec<(&'static str, &'static str)> {
     [("cuda", env!("REEF_CUDA_COMPILER")), ("hip", env!("REEF_HIP_COMPILER"))]
         .into_iter()

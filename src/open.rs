@@ -9,7 +9,8 @@ use reef_core::Device;
 use reef_core::Result;
 use std::borrow::Cow;
 
-/// Every device of every backend that is compiled in, or why a backend has none.
+/// Every device of this machine: pairs of a backend that is compiled in and its devices, a line for
+/// each, or why it has none. Devices of other machines (`remote`) are not looked for.
 pub fn devices() -> Vec<(&'static str, Result<Vec<String>>)> {
     vec![
         #[cfg(feature = "cpu")]

@@ -13,6 +13,18 @@
 //! | `memory.rs`, `ipc.rs`, `transfers.rs` | memory of the device, of the host, of other processes and devices |
 //! | `module.rs`, `graph.rs`, `code/` | kernels, launches that are taken at once, device code |
 //! | `open.rs`, `context.rs`, `facts.rs`, `driver.rs`, `handles.rs` | an open device, what it is, and the driver's functions |
+//!
+//! ```no_run
+//! use reef_core::Device;
+//! use reef_cuda::{Cuda, Options, Precision};
+//!
+//! let device = Cuda::open(0, "precision=fp16")?; // options as text, or as values:
+//! let mut options = Options::default();
+//! options.precision = Some(Precision::Fp16);
+//! let other = Cuda::open_with(1, options)?;
+//! println!("{}, {}", device.info().name, other.info().name);
+//! # Ok::<(), reef_core::Error>(())
+//! ```
 
 mod code;
 mod context;

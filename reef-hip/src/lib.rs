@@ -13,6 +13,18 @@
 //! | `memory.rs`, `pools.rs` | memory of the device and of the host, and what is kept of it |
 //! | `module.rs`, `graph.rs`, `code/` | kernels, launches that are taken at once, device code |
 //! | `open.rs`, `context.rs`, `facts.rs`, `driver.rs`, `handles.rs` | an open device, what it is, and the runtime's functions |
+//!
+//! ```no_run
+//! use reef_core::Device;
+//! use reef_hip::{Hip, Options, Precision};
+//!
+//! let device = Hip::open(0, "precision=fp16")?; // options as text, or as values:
+//! let mut options = Options::default();
+//! options.precision = Some(Precision::Fp16);
+//! let other = Hip::open_with(1, options)?;
+//! println!("{}, {}", device.info().name, other.info().name);
+//! # Ok::<(), reef_core::Error>(())
+//! ```
 
 #[cfg(test)]
 mod abi_tests;

@@ -1,7 +1,16 @@
 //! Demand of a client.
 
 /// Demand of a client for the device that it is placed on, as the client states it: it is not
-/// measured.
+/// measured. By default it takes no memory, keeps a whole device busy, and moves.
+///
+/// ```
+/// use reef::cluster::Demand;
+///
+/// // 40 requests a second that take 5 ms each, and 1 GiB.
+/// let demand = Demand::default().bytes(1 << 30).load(40.0 * 0.005);
+/// assert!(demand.moves);
+/// assert!(!demand.stays().moves, "its state can't be made anew");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Demand {

@@ -5,6 +5,30 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 /// Decides which queues run and whether real-time work may start.
+///
+/// ```
+/// use reef_core::scheduler::{Plan, Scheduler, View};
+/// use std::time::Duration;
+///
+/// /// Best-effort work is preempted while a real-time task is there.
+/// #[derive(Debug)]
+/// struct OneClass;
+///
+/// impl Scheduler for OneClass {
+///     fn name(&self) -> &'static str {
+///         "one-class"
+///     }
+///
+///     fn decide(&mut self, _now: Duration, view: &View<'_>, plan: &mut Plan) {
+///         plan.preempt = view.rt() > 0;
+///     }
+/// }
+///
+/// let (view, mut plan) = (View::new(&[], 1, &[]), Plan::default());
+/// plan.open(&view);
+/// OneClass.decide(Duration::ZERO, &view, &mut plan);
+/// assert!(plan.preempt, "the device has a real-time task");
+/// ```
 pub trait Scheduler: Debug + Send {
     /// Name of it in tables and commands.
     fn name(&self) -> &'static str;
@@ -264,6 +288,10 @@ impl Plan {
     }
 
     /// Opens one queue and closes the others.
+    ///
+    /// # Panics
+    ///
+    /// If there is no queue of this index: [`limits`](field@Self::limits) has one entry for each.
     pub fn only(&mut self, index: usize) {
         self.limits.fill(LaunchLimit::Closed);
         self.limits[index] = LaunchLimit::Open;

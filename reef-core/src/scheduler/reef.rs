@@ -9,6 +9,17 @@ use std::time::Duration;
 /// A burst of real-time tasks preempts once. Best-effort work resumes when there has been no
 /// real-time work for `hysteresis`: with short gaps between requests it costs less to stay
 /// preempted than to resume and be stopped again.
+///
+/// ```
+/// use reef_core::PreemptLevel;
+/// use reef_core::scheduler::{Reef, Scheduler};
+/// use std::time::Duration;
+///
+/// let shallow = Reef::default().level(PreemptLevel::DeviceQueue);
+/// let reef = shallow.hysteresis(Duration::from_micros(200));
+/// assert_eq!(Scheduler::level(&reef), PreemptLevel::DeviceQueue);
+/// assert_eq!((reef.name(), Reef::without_padding().name()), ("reef", "reset"));
+/// ```
 #[derive(Debug)]
 pub struct Reef {
     level: PreemptLevel,

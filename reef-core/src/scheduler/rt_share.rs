@@ -36,6 +36,21 @@ const MAX_ACCOUNTS: usize = 256;
 /// ms, tasks that no budget covers wait until it has been paid back. Those in their budget never
 /// do: the code that grants budgets keeps their sum below what the reserve leaves. No more is owed
 /// than the reserve of a second, so a task waits for as long as it takes to pay that back at most.
+///
+/// ```
+/// use reef_core::scheduler::{Reef, RtShare};
+/// use reef_core::{Account, Cells, Device, Dispatcher, Rate, Task};
+/// use reef_cpu::Cpu;
+/// use std::time::Duration;
+///
+/// let device = Cpu::open(0, "units=1")?;
+/// let dispatcher = Dispatcher::start(&device, RtShare::new(Box::new(Reef::default()), 0.05))?;
+/// let rate = Rate::new(Duration::from_millis(10), Duration::from_millis(2))?;
+/// let mut client = dispatcher.real_time()?;
+/// client.charge(&Account::new(Some(rate))); // 2 of each 10 ms are its own
+/// client.run(&Task::new([Cells::new(&device, 4)?.append(7, 0)])?)?;
+/// # Ok::<(), reef_core::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct RtShare {
     inner: Box<dyn Scheduler>,

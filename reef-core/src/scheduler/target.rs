@@ -82,6 +82,15 @@ const UNKNOWN: usize = 1;
 /// against it. Tasks that were submitted before a change say
 /// nothing about the width after it. Where only long or new tasks are there, whose times alone are
 /// not known, the width is 12 %.
+///
+/// ```
+/// use reef_core::scheduler::{LatencyTarget, Reef, Scheduler};
+///
+/// let target = LatencyTarget::new(Box::new(Reef::default()), 1.10)?;
+/// assert_eq!(target.name(), "reef", "that of the scheduler inside");
+/// assert!(LatencyTarget::new(Box::new(Reef::default()), 0.9).is_err());
+/// # Ok::<(), reef_core::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct LatencyTarget {
     inner: Box<dyn Scheduler>,

@@ -103,7 +103,7 @@ impl Config {
             return Err(Error::Invalid(text));
         }
         if !(1..=MAX_WINDOW).contains(&self.window) {
-            let text = format!("window must be in 1..={MAX_WINDOW}, got {}", self.window);
+            let text = format!("window must be from 1 to {MAX_WINDOW}, got {}", self.window);
             return Err(Error::Invalid(text));
         }
         Ok(())
