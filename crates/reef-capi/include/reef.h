@@ -89,9 +89,11 @@ typedef struct {
     uint64_t preemptions;
     // Real-time requests that finished.
     uint64_t rt_finished;
-    // Real-time kernels with best-effort blocks next to them.
+    // Real-time kernels that were to have best-effort blocks next to them; on a GPU that caps
+    // best-effort queues, the times that it did.
     uint64_t padded_launches;
-    // Best-effort blocks that were launched next to real-time kernels.
+    // Best-effort blocks that were planned next to real-time kernels. Some come too late, or find
+    // no room.
     uint64_t padded_blocks;
     // Times that the device refused to stop or to restore best-effort work, and was asked again.
     uint64_t retries;
@@ -111,6 +113,7 @@ typedef struct {
     // 0.
     uint32_t reserved;
     // Seed of made-up weights, where the network is one that is built by name and has no others.
+    // 0 is a seed, too.
     uint64_t seed;
     // A .safetensors or .param file with weights for a network that is built by name, or NULL.
     const char *weights;
@@ -418,6 +421,9 @@ size_t reef_live_handles(void);
 // NULL options: the usual. Sizes that an .onnx file leaves open are 1, or another that works.
 //
 // A network that is built by name has made-up weights unless the options name a file. Any thread.
+//
+// REEF_FILE: a file can't be read, or isn't what it should be. REEF_UNSUPPORTED: an .onnx file has
+// something that the library does not read, or the device has no kernel for it.
 //
 // `what` is null or a string that ends with a zero byte; `options` is null or as large as its
 // `struct_size`, and its `weights` and `scales` as `what`; `network` is null or can be written.

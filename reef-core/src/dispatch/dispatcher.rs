@@ -98,7 +98,9 @@ impl<D: Device> Dispatcher<D> {
     ///
     /// # Errors
     ///
-    /// Those of [`VirtualQueue::enable`](crate::VirtualQueue::enable).
+    /// Those of [`VirtualQueue::enable`](crate::VirtualQueue::enable), but for its level, which is
+    /// the scheduler's; the reason for which the device is [lost](Self::lost); `State` if a call of
+    /// the driver hangs.
     pub fn best_effort(&self, config: ClientConfig) -> Result<BeClient<D>> {
         BeClient::new(self.dispatch.clone(), config, Parked::empty())
     }
@@ -107,7 +109,8 @@ impl<D: Device> Dispatcher<D> {
     ///
     /// # Errors
     ///
-    /// Those of [`VirtualQueue::enable_parked`](crate::VirtualQueue::enable_parked).
+    /// Those of [`best_effort`](Self::best_effort), and of
+    /// [`VirtualQueue::enable_parked`](crate::VirtualQueue::enable_parked).
     pub fn best_effort_parked(
         &self,
         config: ClientConfig,

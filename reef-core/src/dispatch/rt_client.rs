@@ -90,12 +90,13 @@ impl<D: Device> RtClient<D> {
     }
 
     /// Submits a task: best-effort work is preempted and the task launched before this returns,
-    /// unless the scheduler decides otherwise.
+    /// unless the scheduler decides otherwise. On a device that is lost the ticket ends with the
+    /// reason.
     ///
     /// # Errors
     ///
-    /// `Cancelled` if the dispatcher is gone; `State` if too many requests wait; those of
-    /// [`prepare`](Self::prepare).
+    /// `Cancelled` if the dispatcher is gone; `State` if too many tasks wait for a pass, which
+    /// another thread has; those of [`prepare`](Self::prepare).
     pub fn submit(&mut self, task: &Task<D>) -> Result<Ticket<D>> {
         self.submit_before(task, None)
     }

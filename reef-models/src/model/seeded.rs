@@ -20,7 +20,8 @@
 //! | the image, named `input` | 0 | 1 |
 //!
 //! A residual branch must end small: fifty full-sized ones on top of each other would grow the
-//! activations of ResNet-152 out of all proportion. `tools/golden.py` repeats this in numpy.
+//! activations of ResNet-152 out of all proportion. `reef-models/tools/golden.py` repeats this in
+//! numpy.
 
 use crate::errors::error::Result;
 use crate::model::ports::Ports;

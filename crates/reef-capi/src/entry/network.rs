@@ -19,6 +19,9 @@ use std::{ptr, slice};
 ///
 /// A network that is built by name has made-up weights unless the options name a file. Any thread.
 ///
+/// REEF_FILE: a file can't be read, or isn't what it should be. REEF_UNSUPPORTED: an .onnx file has
+/// something that the library does not read, or the device has no kernel for it.
+///
 /// # Safety
 ///
 /// `what` is null or a string that ends with a zero byte; `options` is null or as large as its

@@ -79,6 +79,7 @@ pub struct reef_network_options {
     /// 0.
     pub reserved: u32,
     /// Seed of made-up weights, where the network is one that is built by name and has no others.
+    /// 0 is a seed, too.
     pub seed: u64,
     /// A .safetensors or .param file with weights for a network that is built by name, or NULL.
     pub weights: *const c_char,
@@ -194,9 +195,11 @@ pub struct reef_stats {
     pub preemptions: u64,
     /// Real-time requests that finished.
     pub rt_finished: u64,
-    /// Real-time kernels with best-effort blocks next to them.
+    /// Real-time kernels that were to have best-effort blocks next to them; on a GPU that caps
+    /// best-effort queues, the times that it did.
     pub padded_launches: u64,
-    /// Best-effort blocks that were launched next to real-time kernels.
+    /// Best-effort blocks that were planned next to real-time kernels. Some come too late, or find
+    /// no room.
     pub padded_blocks: u64,
     /// Times that the device refused to stop or to restore best-effort work, and was asked again.
     pub retries: u64,

@@ -140,7 +140,8 @@ class Cluster:
         weight: int = 1,
         priority: int = 0,
     ) -> Placed:
-        """Places a best-effort client: where the least load is. See `real_time`."""
+        """Places a best-effort client: where the least load is. `weight` and `priority` are as for
+        `Device.best_effort`, and the others as for `real_time`."""
         args = (load, whole("memory", memory), moves, weight_of(weight), priority_of(priority))
         return Placed(network, self._cluster.place(network._network, False, *args))
 
