@@ -164,7 +164,9 @@ fn wrong_value(words: &[String]) -> Option<String> {
     let values = words.windows(2).filter(|pair| !is_placeholder(&pair[1]));
     let known = |(option, value): (&str, &str)| match option {
         "--device" => value.split(',').all(|name| BACKENDS.contains(&backend(name))),
-        "--scheduler" if words[1] != "bench" => scheduler::by_name(value).is_some(),
+        "--schedulers" if words[1] == "simulate" => {
+            value.split(',').all(|name| name == "guests" || scheduler::by_name(name).is_some())
+        }
         "--rt-model" | "--be-model" => value.split(',').all(is_network),
         "--set" => is_setting(value),
         _ => true,
@@ -247,10 +249,7 @@ fn unknown_name(top: &Command, line: &[String]) -> Option<String> {
         let Some(name) = word.strip_prefix("--").and_then(|name| name.split('=').next()) else {
             continue;
         };
-        let is_called = |arg: &clap::Arg| {
-            let aliases = arg.get_all_aliases().unwrap_or_default();
-            arg.get_long() == Some(name) || aliases.contains(&name)
-        };
+        let is_called = |arg: &clap::Arg| arg.get_long() == Some(name);
         if !["help", "version"].contains(&name) && !command.get_arguments().any(is_called) {
             return Some(word.clone());
         }

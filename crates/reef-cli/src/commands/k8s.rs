@@ -30,7 +30,7 @@ pub(crate) struct OnNode {
     #[arg(long, default_value = "/")]
     root: PathBuf,
     /// Folder of the daemon's sockets.
-    #[arg(long = "socket-dir", alias = "folder", value_name = "DIR", default_value = "/run/reef")]
+    #[arg(long = "socket-dir", value_name = "DIR", default_value = "/run/reef")]
     folder: PathBuf,
     /// Library that takes the driver's place.
     #[arg(long, default_value = "/var/lib/reef/libreef_cuda_shim.so")]
@@ -66,7 +66,7 @@ pub(crate) struct Args {
     #[arg(long)]
     cdi: Option<PathBuf>,
     /// Number of real-time containers on each GPU.
-    #[arg(long, alias = "rt", value_name = "COUNT", default_value_t = 1)]
+    #[arg(long, value_name = "COUNT", default_value_t = 1)]
     rt_replicas: u32,
     /// Limit of device memory of each real-time container, such as 8GiB.
     #[arg(long, value_name = "SIZE")]
@@ -75,7 +75,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SHARE")]
     rt_compute: Option<String>,
     /// Number of best-effort containers on each GPU.
-    #[arg(long, alias = "be", value_name = "COUNT", default_value_t = 4)]
+    #[arg(long, value_name = "COUNT", default_value_t = 4)]
     be_replicas: u32,
     /// Limit of device memory of each best-effort container, such as 8GiB.
     #[arg(long, value_name = "SIZE")]

@@ -47,7 +47,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", value_parser = time::parse, default_value = "0")]
     sleep: Duration,
     /// Folder of the daemon's sockets [default: $XDG_RUNTIME_DIR/reef, or /tmp/reef-UID].
-    #[arg(long = "socket-dir", alias = "folder", value_name = "DIR")]
+    #[arg(long = "socket-dir", value_name = "DIR")]
     folder: Option<PathBuf>,
     /// Photo (JPEG or PNG) to run the model on.
     #[arg(long)]

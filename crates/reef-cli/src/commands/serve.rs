@@ -33,7 +33,7 @@ pub(crate) struct Sources {
     #[arg(long)]
     device: Option<String>,
     /// Folder of the Unix sockets [default: $XDG_RUNTIME_DIR/reef, or /tmp/reef-UID].
-    #[arg(long = "socket-dir", alias = "folder", value_name = "DIR")]
+    #[arg(long = "socket-dir", value_name = "DIR")]
     folder: Option<String>,
     /// TCP address for gRPC, such as 127.0.0.1:8001.
     #[arg(long)]

@@ -17,7 +17,6 @@ pub(crate) struct Args {
     /// Schedulers to simulate, one after the other.
     #[arg(
         long = "schedulers",
-        alias = "scheduler",
         value_name = "NAME",
         value_delimiter = ',',
         default_value = "reef,streams"
@@ -26,7 +25,6 @@ pub(crate) struct Args {
     /// Placements of clients: spread, pack, rt-apart, least-interference.
     #[arg(
         long = "placements",
-        alias = "placement",
         value_name = "NAME",
         value_delimiter = ',',
         default_value = "rt-apart"

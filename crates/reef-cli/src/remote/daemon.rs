@@ -27,7 +27,7 @@ const SHOWN: usize = 300;
 #[derive(clap::Args)]
 pub(crate) struct DaemonAddress {
     /// Folder of the daemon's sockets [default: $XDG_RUNTIME_DIR/reef, or /tmp/reef-UID].
-    #[arg(long = "socket-dir", alias = "folder", value_name = "DIR")]
+    #[arg(long = "socket-dir", value_name = "DIR")]
     folder: Option<PathBuf>,
     /// Daemon's Unix socket for HTTP, instead of http.sock in the folder.
     #[arg(long, conflicts_with = "folder")]

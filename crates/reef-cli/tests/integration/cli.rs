@@ -160,7 +160,7 @@ fn incomplete_node_is_refused_by_k8s() {
         said.contains(&format!("no kubelet's folder for device plugins at {kubelet} ")),
         "{said}"
     );
-    let said = plugin(&folder.path(""), &["--rt", "4", "--rt-compute", "30%"]);
+    let said = plugin(&folder.path(""), &["--rt-replicas", "4", "--rt-compute", "30%"]);
     assert!(said.contains("reef.dev/rt: 4 times 30% is 120 % of a device"), "{said}");
     let here = folder.path("");
     let folders = ["--registry", &here, "--cdi", &here, "--shim", &shim];
@@ -374,7 +374,22 @@ fn manual_page_has_every_command_and_plain_roff() {
 /// Names that commands and options had before the first release.
 #[test]
 fn old_names_of_commands_and_options_are_refused() {
-    for old in [&["client"][..], &["bench", "pair"], &["bench", "start", "--be", "x"]] {
+    for old in [
+        &["client"][..],
+        &["bench", "pair"],
+        &["bench", "start", "--be", "x"],
+        &["bench", "start", "--only", "All"],
+        &["bench", "launch", "--window", "2"],
+        &["bench", "colocate", "--rate", "100"],
+        &["bench", "churn", "--runs", "2"],
+        &["bench", "saturate", "--windows", "2"],
+        &["exec", "--folder", "x", "--", "true"],
+        &["exec", "--profile", "--", "true"],
+        &["k8s", "plugin", "--rt", "4"],
+        &["model", "import", "x.safetensors", "--out", "x", "--network", "resnet18"],
+        &["request", "x", "--folder", "x"],
+        &["simulate", "x.json", "--placement", "pack"],
+    ] {
         let output = reef(old);
         let said = text(&output.stderr);
         let is_unknown = |what: &str| said.starts_with(&format!("error: {what}"));
@@ -422,7 +437,7 @@ fn negative_number_is_a_value_that_its_option_refuses() {
 fn fleet_is_simulated_and_bad_one_is_refused() {
     let folder = Folder::new("fleet");
     let fleet = folder.file("fleet.json", FLEET);
-    let said = prints(&["simulate", &fleet, "--time", "1s", "--placement", "pack", "--json"]);
+    let said = prints(&["simulate", &fleet, "--time", "1s", "--placements", "pack", "--json"]);
     let rows: Value = serde_json::from_str(&said).unwrap();
     let sizes = prints(&["simulate", &fleet, "--time", "1s", "--gpus", "2,3", "--json"]);
     let sizes: Value = serde_json::from_str(&sizes).unwrap();
@@ -435,8 +450,8 @@ fn fleet_is_simulated_and_bad_one_is_refused() {
     );
     for (args, want) in [
         (&[&bad[..]][..], "clients[0]: no network \"nat\" (have: net)"),
-        (&[&fleet, "--placement", "tight"], "no placement \"tight\" (have: spread, pack"),
-        (&[&fleet, "--scheduler", "rief"], "no scheduler \"rief\" (have: "),
+        (&[&fleet, "--placements", "tight"], "no placement \"tight\" (have: spread, pack"),
+        (&[&fleet, "--schedulers", "rief"], "no scheduler \"rief\" (have: "),
         (&[&fleet, "--gpus", "0"], "GPUs must be from 1 to 1000000 in all, got 1 nodes of 0"),
         (&[&fleet, "--time", "0"], "seconds must be from "),
     ] {

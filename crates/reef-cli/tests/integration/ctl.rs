@@ -7,7 +7,7 @@ use std::io::BufRead;
 /// Runs `reef ctl` on the daemon in this folder; what it printed, or its line on stderr and exit
 /// code.
 fn ctl(folder: &Folder, args: &[&str]) -> Result<String, (Option<i32>, String)> {
-    let place = ["--folder", &folder.path("")];
+    let place = ["--socket-dir", &folder.path("")];
     let output = reef(&[&["ctl"], args, &place].concat());
     if output.status.success() {
         return Ok(text(&output.stdout).to_owned());
@@ -82,7 +82,7 @@ fn drained_device_leaves_its_models_to_the_other_one() {
     let said = ctl(&folder, &["drain", &name]).unwrap();
     assert!(said.contains("out: "), "{said}");
     assert!(devices()[1]["lost"].is_string() && devices()[0]["lost"].is_null(), "{}", devices());
-    assert!(prints(&["request", "tiny", "--folder", &folder.path("")]).contains(" ms\n"));
+    assert!(prints(&["request", "tiny", "--socket-dir", &folder.path("")]).contains(" ms\n"));
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn printed_configuration_is_one_that_says_the_same() {
     let folder = Folder::new("ctl-config");
     let here = folder.path("x");
     let right = ["--set", "rights.address 127.0.0.1.rt=true", "--set", "limits.queue=7"];
-    let with = |what: &[&str]| prints(&[what, &["--folder", &here], &right].concat());
+    let with = |what: &[&str]| prints(&[what, &["--socket-dir", &here], &right].concat());
     let shown = with(&["ctl", "config", "show"]);
     assert!(
         shown.contains("queue = 7\n") && shown.contains("[rights.\"address 127.0.0.1\"]"),
@@ -119,7 +119,7 @@ fn request_prints_quantiles_of_all_inferences() {
     let _daemon = Daemon::start(&folder);
     let place = folder.path("");
     let request =
-        |more: &[&str]| prints(&[&["request", "tiny", "--folder", &place], more].concat());
+        |more: &[&str]| prints(&[&["request", "tiny", "--socket-dir", &place], more].concat());
     let said = request(&["--requests", "5"]);
     let lines: Vec<_> = said.lines().collect();
     let times = lines[1..6].iter().map(|line| {
@@ -147,7 +147,7 @@ fn interrupted_request_prints_its_quantiles() {
     let folder = Folder::new("request-interrupted");
     let _daemon = Daemon::start(&folder);
     let place = folder.path("");
-    let line = ["request", "tiny", "--folder", &place, "--continuous", "--sleep", "1h"];
+    let line = ["request", "tiny", "--socket-dir", &place, "--continuous", "--sleep", "1h"];
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_reef"));
     let mut child = command.args(line).stdout(std::process::Stdio::piped()).spawn().unwrap();
     let mut lines = std::io::BufReader::new(child.stdout.take().unwrap()).lines();

@@ -30,7 +30,7 @@ fn metrics(number: u64, head: &str) -> (u16, String) {
 fn top_prints_an_object_for_each_interval() {
     let folder = Folder::new("top");
     http::on_socket(&folder.path("http.sock"), metrics);
-    let top = ["top", "--folder", &folder.path(""), "--interval", "50ms", "--count", "3"];
+    let top = ["top", "--socket-dir", &folder.path(""), "--interval", "50ms", "--count", "3"];
     let said = prints(&[&top[..], &["--json"]].concat());
     let views: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(views.len(), 3, "{said}");
@@ -89,7 +89,7 @@ fn top_waits_for_a_daemon_and_says_so_once() {
 #[test]
 fn counted_top_without_a_daemon_ends_with_the_shared_error() {
     let folder = Folder::new("top-counted");
-    let top = ["top", "--folder", &folder.path(""), "--count", "1"];
+    let top = ["top", "--socket-dir", &folder.path(""), "--count", "1"];
     for more in [&[][..], &["--json"]] {
         let output = reef(&[&top[..], more].concat());
         let socket = folder.path("http.sock");
@@ -200,14 +200,21 @@ fn a_trace_lands_in_its_file_or_not_at_all() {
 fn a_daemon_that_is_not_there_is_said_at_once() {
     let folder = Folder::new("trace-gone");
     let begin = Instant::now();
-    let output =
-        reef(&["ctl", "trace", "--folder", &folder.path(""), "--out", &folder.path("x"), "--json"]);
+    let output = reef(&[
+        "ctl",
+        "trace",
+        "--socket-dir",
+        &folder.path(""),
+        "--out",
+        &folder.path("x"),
+        "--json",
+    ]);
     assert_eq!(output.status.code(), Some(1));
     let socket = folder.path("http.sock");
     let want =
         format!("reef: no daemon at {socket}: start `reef serve` or name it with --socket-dir\n");
     assert_eq!(text(&output.stderr), want);
-    let output = reef(&["request", "tiny", "--folder", &folder.path(""), "--json"]);
+    let output = reef(&["request", "tiny", "--socket-dir", &folder.path(""), "--json"]);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(text(&output.stderr), want.replace("http.sock", "local.sock"));
     assert!(begin.elapsed() < Duration::from_secs(60));

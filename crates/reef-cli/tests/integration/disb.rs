@@ -94,7 +94,7 @@ fn workload_runs_under_every_baseline_and_reports_like_disb() {
 fn one_scheduler_shows_each_client() {
     let folder = Folder::new("disb-one");
     let file = folder.file("W.json", WORKLOAD);
-    let output = reef(&disb(&file, &["--map", "vgg19-imagenet=resnet18", "--scheduler", "reset"]));
+    let output = reef(&disb(&file, &["--map", "vgg19-imagenet=resnet18", "--schedulers", "reset"]));
     let said = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let steps = text(&output.stderr);
@@ -114,7 +114,7 @@ fn invalid_workloads_are_refused() {
     assert!(error.starts_with("no network \"lenet\" here: put another in its place"), "{error}");
     let error = refuses(&["bench", "disb", &real, "--map", "bert=resnet50"]);
     assert_eq!(error, "--map bert: the workload has no such network");
-    let error = refuses(&["bench", "disb", &shipped("A.json"), "--scheduler", "luck"]);
+    let error = refuses(&["bench", "disb", &shipped("A.json"), "--schedulers", "luck"]);
     assert!(error.starts_with("no scheduler \"luck\" (have: rt-only, "), "{error}");
     let missing = folder.path("missing.json");
     assert!(refuses(&["bench", "disb", &missing]).starts_with(&format!("{missing}: No such file")));

@@ -37,7 +37,8 @@ impl Stage {
     /// Arguments of a benchmark of `seconds` seconds.
     fn args(&self, seconds: &str) -> Vec<String> {
         let fixed = ["--json", "--warm-ups", "2", "--alone", "3", "--lead", "0.1s"];
-        let named = ["bench", "disb", &self.file, "--daemon", "--folder", &self.folder.path("")];
+        let named =
+            ["bench", "disb", &self.file, "--daemon", "--socket-dir", &self.folder.path("")];
         let map = ["--map", "resnet18-imagenet=tiny", "--time", seconds];
         [&named[..], &map, &fixed].concat().into_iter().map(String::from).collect()
     }
@@ -193,7 +194,8 @@ fn daemon_workload_that_cannot_run_is_refused() {
     wrong[map] = "resnet18-imagenet=nothing";
     assert_eq!(refuses(&wrong), "b_be: no model nothing in the repository");
     let nowhere = stage.folder.path("nowhere");
-    let output = reef(&["bench", "disb", &stage.file, "--daemon", "--folder", &nowhere, "--json"]);
+    let output =
+        reef(&["bench", "disb", &stage.file, "--daemon", "--socket-dir", &nowhere, "--json"]);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert_eq!(

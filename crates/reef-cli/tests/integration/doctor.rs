@@ -19,7 +19,7 @@ fn library(name: &str) -> String {
 /// A machine with a driver, no MPS, and everything of its own in a folder.
 fn doctor(folder: &Folder, args: &[&str], set: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_reef"));
-    command.args(["doctor", "--folder", &folder.path("")]).args(args);
+    command.args(["doctor", "--socket-dir", &folder.path("")]).args(args);
     command.env("REEF_CUDA", library("libfake_libcuda.so"));
     command.env("REEF_SHIM", library("libreef_cuda_shim.so"));
     command

@@ -119,7 +119,8 @@ fn worker_is_a_guest_of_the_servers_daemon() {
     let got: usize = got.unwrap_or_else(|| panic!("{said}")).0.parse().unwrap();
     // The worker's own memory for copies counts as well.
     assert!((32..=64).contains(&got), "{said}");
-    let top = ["top", "--folder", &folder.path(""), "--interval", "50ms", "--count", "1", "--json"];
+    let top =
+        ["top", "--socket-dir", &folder.path(""), "--interval", "50ms", "--count", "1", "--json"];
     let begin = Instant::now();
     loop {
         let view = json(&says(&top));

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 fn exec(folder: &Folder, options: &[&str], program: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_reef"));
-    command.args(["exec", "--folder", &folder.path("")]).args(options).arg("--").args(program);
+    command.args(["exec", "--socket-dir", &folder.path("")]).args(options).arg("--").args(program);
     command.env("REEF_SHIM", library("libreef_cuda_shim.so"));
     command.env("REEF_CUDA", library("libfake_libcuda.so"));
     command
@@ -41,7 +41,7 @@ fn options_of_a_program_are_its_own() {
     let place = folder.path("");
     for separator in [&["--"][..], &[]] {
         let echo = ["echo", "--class", "-x", "--", "--help"];
-        let options = ["exec", "--folder", &place, "--allow-unprotected"];
+        let options = ["exec", "--socket-dir", &place, "--allow-unprotected"];
         let said = says(&[&options[..], separator, &echo].concat());
         assert_eq!(said, "--class -x -- --help\n");
     }
@@ -148,7 +148,8 @@ fn a_guest_is_counted_and_says_what_was_intercepted() {
     let counted = metrics.lines().find(|line| line.starts_with("reef_guest_kernels_total{"));
     let counted = counted.unwrap_or_else(|| panic!("{metrics}"));
     assert!(counted.contains("class=\"be\"") && counted.ends_with("} 10"), "{counted}");
-    let top = ["top", "--folder", &folder.path(""), "--interval", "50ms", "--count", "1", "--json"];
+    let top =
+        ["top", "--socket-dir", &folder.path(""), "--interval", "50ms", "--count", "1", "--json"];
     let view = json(&says(&top));
     let guest = &view["guests"][0];
     assert_eq!((&guest["class"], &guest["is_active"]), (&"be".into(), &false.into()), "{view}");
@@ -231,9 +232,9 @@ fn program_without_a_daemon_is_not_run_unless_allowed() {
         &[][..],
         &["--strict"],
         &["--class", "rt", "--memory", "8m"],
-        &["--class", "be", "--profile"],
+        &["--class", "be", "--call-profile"],
         &["--colocate", "30%", "--memory", "8m"],
-        &["--floor", "5%", "--profile"],
+        &["--floor", "5%", "--call-profile"],
         &["--slices", "--memory", "8m"],
     ] {
         let (code, out, said) = run(options);
@@ -553,7 +554,8 @@ fn contexts_are_charged_and_limits_are_shown() {
     assert_eq!(said("got "), "1 MiB", "8 MiB less 2 of its own and 3 of its context");
     takes(8); // four of its own, and four of its context
     wait_for(&folder, &format!("reef_limit_memory_used_bytes{{{of}}} 8388608.0"));
-    let top = ["top", "--folder", &folder.path(""), "--interval", "50ms", "--count", "1", "--json"];
+    let top =
+        ["top", "--socket-dir", &folder.path(""), "--interval", "50ms", "--count", "1", "--json"];
     let view = json(&says(&top));
     let job = &view["jobs"][0];
     assert_eq!((&job["job"], &job["compute"]), (&"ctx".into(), &0.5.into()), "{view}");
@@ -737,9 +739,9 @@ fn a_profile_is_said_at_the_end_and_written_for_perfetto() {
     let trace = json(&std::fs::read_to_string(&file).unwrap());
     let events = trace["traceEvents"].as_array().unwrap();
     assert_eq!(events.iter().filter(|event| event["name"] == "add").count(), 10, "{trace}");
-    let (_, said) = run(&["--profile"], &["sh", "-c", "exit 0"]);
+    let (_, said) = run(&["--call-profile"], &["sh", "-c", "exit 0"]);
     assert!(!said.contains("cuLaunchKernel"), "{said}");
-    let (code, said) = run(&["--profile=python"], &["true"]);
+    let (code, said) = run(&["--call-profile=python"], &["true"]);
     let line = "reef: --call-profile must name a file that ends in .json, got python\n";
     assert_eq!((code, &*said), (Some(2), line));
     let link = folder.path("link.json");

@@ -217,7 +217,7 @@ fn bad_files_are_refused() {
     assert!(import(&[&cut]).starts_with(&format!("{cut}: no ONNX file: ")));
     let tensors = folder.file("x.safetensors", [0; 4]);
     assert_eq!(import(&[&tensors]), "--model must name the model whose weights these are");
-    let error = import(&[&tensors, "--network", "resnet18"]);
+    let error = import(&[&tensors, "--model", "resnet18"]);
     assert_eq!(error, format!("{tensors}: ends inside the header's length"));
     for command in [&["import", &onnx("vgg-13")][..], &["export", "resnet18"]] {
         let error = refuses(&[&["model"], command, &["--out", &garbage]].concat());

@@ -161,7 +161,7 @@ impl Machine {
 
     fn reef(&self, args: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_reef"));
-        command.envs(self.variables()).args(args).args(["--folder", &self.folder.path("")]);
+        command.envs(self.variables()).args(args).args(["--socket-dir", &self.folder.path("")]);
         command.output().unwrap()
     }
 

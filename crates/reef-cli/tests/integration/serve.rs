@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 fn a_client_prints_the_latency_of_each_inference() {
     let folder = Folder::new("serve");
     let mut daemon = Daemon::start(&folder);
-    let client = ["request", "tiny", "--folder", &folder.path("")];
+    let client = ["request", "tiny", "--socket-dir", &folder.path("")];
     for rt in [&["--class", "rt"][..], &[]] {
         let said = prints(&[&client[..], rt, &["--requests", "3"]].concat());
         let lines: Vec<&str> = said.lines().collect();
@@ -27,7 +27,7 @@ fn a_client_prints_the_latency_of_each_inference() {
     }
     let inference = json(&prints(&[&client[..], &["--json"]].concat()));
     assert_eq!((&inference["class"], &inference["model"]), (&"be".into(), &"tiny".into()));
-    let top = ["top", "--folder", &folder.path(""), "--interval", "50ms", "--count", "1"];
+    let top = ["top", "--socket-dir", &folder.path(""), "--interval", "50ms", "--count", "1"];
     let view = json(&prints(&[&top[..], &["--json"]].concat()));
     assert_eq!((&view["models_loaded"], &view["queued"]), (&1.into(), &0.into()), "{view}");
     let models = view["models"].as_array().expect("models");
@@ -45,7 +45,7 @@ fn a_client_prints_the_latency_of_each_inference() {
     assert!(0.0 < latency("p50") && latency("p50") <= latency("p99"), "{empty}");
     let said = prints(&[&client[..], &["--empty", "100"]].concat());
     assert!(said.contains("100 empty round trips: p50 "), "{said}");
-    let other = ["request", "nothing", "--folder", &folder.path(""), "--json"];
+    let other = ["request", "nothing", "--socket-dir", &folder.path(""), "--json"];
     assert_eq!(refuses(&other), "no model nothing in the repository");
 
     let pid = daemon.0.id().to_string();
@@ -71,13 +71,13 @@ fn wrong_configuration_is_refused() {
         (&["--repository", &typo], "typo.toml: must be a folder"),
         (&["--set", "scheduler=reef@9.99e9"], "a latency target must be a ratio from 1.01 to 10"),
     ] {
-        let said = refuses(&[&["serve", "--folder", &folder.path("x")], args].concat());
+        let said = refuses(&[&["serve", "--socket-dir", &folder.path("x")], args].concat());
         assert!(said.contains(want), "{args:?}: {said}");
     }
     std::fs::create_dir_all(folder.path("models/small/1")).unwrap();
     folder.file("models/small/model.toml", "network = \"resnet18\"\nsize = 32\nseed = 1\n");
     let models = folder.path("models");
-    let check = ["serve", "--check", "--folder", &folder.path("x"), "--repository", &models];
+    let check = ["serve", "--check", "--socket-dir", &folder.path("x"), "--repository", &models];
     let said = prints(&[&check[..], &["--load", "small"]].concat());
     assert!(said.contains("\"small\""), "{said}");
     let said = refuses(&[&check[..], &["--load", "small,tiny"]].concat());
@@ -206,7 +206,7 @@ fn program_loaded_at_the_start_is_a_guest() {
     let text = format!("class $REEF_CLASS at $REEF_GUESTS {clients}");
     put_limited(&folder, "guest", "memory = \"8MiB\"\n", &text);
     let sockets = folder.path("run/reef"); // the default folder of the program
-    let more = ["--guests", "--folder", &sockets, "--set", "models.processes=true"];
+    let more = ["--guests", "--socket-dir", &sockets, "--set", "models.processes=true"];
     let (_daemon, log) = Daemon::start_logged_with(&folder, "warn", &more);
     let refused = "not loaded model=guest ";
     assert_eq!(lines(&log, refused, 1), 1);

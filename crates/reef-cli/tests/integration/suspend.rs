@@ -161,7 +161,7 @@ impl Machine {
     fn reef(&self, args: &[&str]) -> Output {
         let [first, rest @ ..] = args else { panic!("no command") };
         let mut command = self.command(env!("CARGO_BIN_EXE_reef"));
-        command.args([*first, "--folder", &self.folder.path("")]).args(rest).output().unwrap()
+        command.args([*first, "--socket-dir", &self.folder.path("")]).args(rest).output().unwrap()
     }
 
     #[track_caller]
@@ -210,7 +210,10 @@ impl Machine {
                 let mut command = self.command(env!("CARGO_BIN_EXE_reef"));
                 // With mounts of its own it could not be written to a folder.
                 let never = ["--bind", "never"];
-                command.args(["exec", "--folder", &self.folder.path("")]).args(never).args(options);
+                command
+                    .args(["exec", "--socket-dir", &self.folder.path("")])
+                    .args(never)
+                    .args(options);
                 command.arg("--").args(&self.through).arg(this);
                 command
             }
@@ -730,7 +733,7 @@ fn starts_again(name: &str, exec: Option<&[&str]>) {
     let mut command = if let Some(more) = exec {
         let mut command = machine.command(env!("CARGO_BIN_EXE_reef"));
         let options = ["--class", "be", "--job", "training"];
-        command.args(["exec", "--folder", &machine.folder.path(""), "--bind", "never"]);
+        command.args(["exec", "--socket-dir", &machine.folder.path(""), "--bind", "never"]);
         command.args(options).args(more);
         command.arg("--").arg(this);
         command

@@ -122,7 +122,7 @@ pub(crate) struct Choice {
     pub(crate) lengths: Lengths,
     /// Rows to measure, named as they are printed, such as All,DeviceQueue,streams [default: every
     /// row that the device supports].
-    #[arg(long, alias = "only", value_name = "NAME", value_delimiter = ',')]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
     schedulers: Vec<String>,
 }
 

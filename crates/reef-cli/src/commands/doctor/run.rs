@@ -16,7 +16,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum, value_delimiter = ',', value_name = "CHECK")]
     pub(crate) need: Vec<Check>,
     /// Folder of the daemon's sockets [default: $XDG_RUNTIME_DIR/reef, or /tmp/reef-UID].
-    #[arg(long = "socket-dir", alias = "folder", value_name = "DIR")]
+    #[arg(long = "socket-dir", value_name = "DIR")]
     pub(crate) folder: Option<PathBuf>,
     /// Library that takes the driver's place [default: $REEF_SHIM, or next to this program].
     #[arg(long)]

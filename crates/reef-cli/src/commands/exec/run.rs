@@ -39,7 +39,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum)]
     class: Option<ClassName>,
     /// Folder of the daemon's sockets [default: $XDG_RUNTIME_DIR/reef, or /tmp/reef-UID].
-    #[arg(long = "socket-dir", alias = "folder", value_name = "DIR")]
+    #[arg(long = "socket-dir", value_name = "DIR")]
     folder: Option<PathBuf>,
     /// Run the program without REEF if the daemon or the library is missing.
     #[arg(long)]
@@ -62,7 +62,7 @@ pub(crate) struct Args {
     shim: Option<PathBuf>,
     /// Print the time of the program's driver calls at exit; with =FILE.json, also write each call
     /// there for Perfetto.
-    #[arg(long, alias = "profile", value_name = "FILE.json", num_args = 0..=1, require_equals = true)]
+    #[arg(long, value_name = "FILE.json", num_args = 0..=1, require_equals = true)]
     call_profile: Option<Option<PathBuf>>,
     /// Device memory that a real-time program needs on its first device, such as 60GiB: best-effort
     /// programs are suspended until it is free (`guests.suspend` of the daemon).

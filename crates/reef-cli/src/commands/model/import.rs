@@ -26,7 +26,7 @@ pub(crate) struct Import {
     #[command(flatten)]
     folder: Out,
     /// Model whose weights a .safetensors file has: a name of `reef model list`.
-    #[arg(long = "model", alias = "network", value_name = "MODEL")]
+    #[arg(long = "model", value_name = "MODEL")]
     network: Option<String>,
     /// Images at a time.
     #[arg(long)]

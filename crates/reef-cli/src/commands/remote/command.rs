@@ -15,13 +15,13 @@ pub(crate) enum Command {
     /// End a session. Its program is told so.
     #[cfg(feature = "daemon")]
     End(end::Args),
-    /// Move a session of a program that uses the CUDA driver to another server, while it runs.
+    /// Move a session to another server, while its program runs.
     #[cfg(feature = "daemon")]
     Migrate(migration::Migrate),
-    /// Write such a session to a folder.
+    /// Write a session to a folder.
     #[cfg(feature = "daemon")]
     Snapshot(migration::Snapshot),
-    /// Continue such a session from a folder, at a server.
+    /// Continue a session from a folder, at a server.
     #[cfg(feature = "daemon")]
     Restore(migration::Restore),
     /// Record the frames of sessions in time, for Perfetto.

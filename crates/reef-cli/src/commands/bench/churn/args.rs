@@ -23,8 +23,7 @@ pub(crate) enum Stay {
 #[derive(clap::Args)]
 #[command(
     mut_arg("be", |be| be.default_value("resnet18").help("Network of clients that come and go")),
-    mut_arg("time", |time| time.default_value("16s")),
-    mut_arg("window", |window| window.alias("windows"))
+    mut_arg("time", |time| time.default_value("16s"))
 )]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -32,7 +31,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) sides: Sides,
     /// Real-time requests per second, arriving at random.
-    #[arg(long, alias = "rates", default_value_t = 200.0)]
+    #[arg(long, default_value_t = 200.0)]
     pub(crate) rate: f64,
     /// Clients per second that come and go.
     #[arg(long, default_value_t = 50.0)]
@@ -41,7 +40,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum, value_delimiter = ',', default_value = "run")]
     pub(crate) stay: Vec<Stay>,
     /// Number of measurements of everything.
-    #[arg(long, alias = "runs", value_name = "COUNT", default_value_t = 3)]
+    #[arg(long, value_name = "COUNT", default_value_t = 3)]
     pub(crate) repeat: u32,
     #[command(flatten)]
     pub(crate) lengths: Lengths,

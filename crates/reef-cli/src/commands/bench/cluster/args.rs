@@ -12,7 +12,6 @@ use std::time::Duration;
 const MAX_RATE: f64 = 10_000.0;
 
 #[derive(clap::Args)]
-#[command(mut_arg("window", |window| window.alias("windows")))]
 pub(crate) struct Args {
     /// `--device` takes several, such as cuda:* or cpu:0?units=1,cpu:1?units=1.
     #[command(flatten)]
@@ -24,13 +23,13 @@ pub(crate) struct Args {
     #[arg(long = "be-model", value_name = "MODEL", default_value = "resnet152")]
     pub(crate) be: String,
     /// Real-time requests per second of each client, arriving at random.
-    #[arg(long, alias = "rates", default_value_t = 100.0)]
+    #[arg(long, default_value_t = 100.0)]
     pub(crate) rate: f64,
     /// Time of each measurement, such as 500ms or 5s.
     #[arg(long, value_parser = time::parse, default_value = "5s")]
     pub(crate) time: Duration,
     /// Number of measurements, of one device and of all in turns.
-    #[arg(long, alias = "runs", value_name = "COUNT", default_value_t = 3)]
+    #[arg(long, value_name = "COUNT", default_value_t = 3)]
     pub(crate) repeat: u32,
     #[command(flatten)]
     pub(crate) sizes: Sizes,

@@ -20,7 +20,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) sides: Sides,
     /// Real-time requests per second, arriving at random.
-    #[arg(long, alias = "rate", value_delimiter = ',', default_value = "100,400")]
+    #[arg(long, value_delimiter = ',', default_value = "100,400")]
     pub(crate) rates: Vec<f64>,
     /// Also measure a closed loop: each request as soon as the last one has finished.
     #[arg(long)]

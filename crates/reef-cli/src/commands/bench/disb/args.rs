@@ -39,7 +39,6 @@ pub(crate) struct Args {
     /// Schedulers to run under; with several, best-effort tasks alone come first.
     #[arg(
         long = "schedulers",
-        alias = "scheduler",
         value_name = "NAME",
         value_delimiter = ',',
         default_value = "reef",
@@ -68,13 +67,13 @@ pub(crate) struct Args {
     #[arg(long, value_parser = time::parse, default_value = "5s")]
     pub(crate) lead: Duration,
     /// Hardware queue length of best-effort tasks [default: 2 where they are graphs, else 4].
-    #[arg(long, alias = "windows")]
+    #[arg(long)]
     pub(crate) window: Option<u64>,
     /// Run against a daemon, on its models and device, with a process for each client.
     #[arg(long, conflicts_with_all = ["device", "scheduler", "size", "shape", "window"])]
     pub(crate) daemon: bool,
     /// Folder of the daemon's sockets [default: $XDG_RUNTIME_DIR/reef, or /tmp/reef-UID].
-    #[arg(long = "socket-dir", alias = "folder", value_name = "DIR", requires = "daemon")]
+    #[arg(long = "socket-dir", value_name = "DIR", requires = "daemon")]
     pub(crate) folder: Option<PathBuf>,
     /// Plays this client for a parent that says on stdin what to do.
     #[arg(long, hide = true, requires = "daemon", value_name = "ID")]
@@ -160,10 +159,10 @@ mod tests {
 
     #[test]
     fn schedulers_are_compared_with_best_effort_tasks_alone() {
-        let several = plan(&["--scheduler", "rt-only,reef"]);
+        let several = plan(&["--schedulers", "rt-only,reef"]);
         let want =
             [(BE_ALONE, TaskSet::BestEffort), (RT_ONLY, TaskSet::RealTime), ("reef", TaskSet::All)];
         assert_eq!(several, want.map(|(name, tasks_to_run)| (name.to_owned(), tasks_to_run)));
-        assert_eq!(plan(&["--scheduler", "reset"]), [("reset".to_owned(), TaskSet::All)]);
+        assert_eq!(plan(&["--schedulers", "reset"]), [("reset".to_owned(), TaskSet::All)]);
     }
 }

@@ -35,7 +35,7 @@ pub(crate) struct Args {
     #[arg(long, value_parser = time::parse, default_value = "6s")]
     pub(crate) time: Duration,
     /// Number of measurements of everything.
-    #[arg(long, alias = "runs", value_name = "COUNT", default_value_t = 3)]
+    #[arg(long, value_name = "COUNT", default_value_t = 3)]
     pub(crate) repeat: u32,
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 256)]
     pub(crate) burst: u64,
     /// Hardware queue lengths of virtual queues.
-    #[arg(long, alias = "window", value_delimiter = ',', default_value = "1,2,4,8,16,64")]
+    #[arg(long, value_delimiter = ',', default_value = "1,2,4,8,16,64")]
     pub(crate) windows: Vec<u64>,
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 300)]
     pub(crate) requests: u32,
     /// Number of turns.
-    #[arg(long, alias = "rounds", value_name = "COUNT", default_value_t = 3)]
+    #[arg(long, value_name = "COUNT", default_value_t = 3)]
     pub(crate) repeat: u32,
     /// Time for which both sides poll, in rows that do; longer than a request takes.
     #[arg(long, default_value = "2ms", value_parser = time::parse)]

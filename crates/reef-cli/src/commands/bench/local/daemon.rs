@@ -44,7 +44,9 @@ impl Daemon {
         let reef = std::env::current_exe().context("our own executable")?;
         let log = folder.0.join("log");
         let mut command = Command::new(&reef);
-        command.args(["serve", "--device", &args.common.device, "--load", &model]).arg("--folder");
+        command
+            .args(["serve", "--device", &args.common.device, "--load", &model])
+            .arg("--socket-dir");
         command.arg(&folder.0).args(["--set", "models.builtin=true"]);
         if model == OF_FILE {
             command.arg("--repository").arg(folder.0.join("models"));

@@ -8,7 +8,6 @@ use anyhow::Result;
 use reef::DeviceName;
 
 #[derive(clap::Args)]
-#[command(mut_arg("window", |window| window.alias("windows")))]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) common: results::Common,

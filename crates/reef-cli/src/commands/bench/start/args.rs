@@ -30,7 +30,7 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) awake: bool,
     /// Number of turns in which all rows are measured; samples of a row are put together.
-    #[arg(long, alias = "rounds", value_name = "COUNT", default_value_t = 1)]
+    #[arg(long, value_name = "COUNT", default_value_t = 1)]
     pub(crate) repeat: usize,
     /// Best-effort network in a closed loop; `none` for none.
     #[arg(long = "be-model", value_name = "MODEL", default_value = "resnet152")]

@@ -29,7 +29,7 @@ pub(crate) struct Args<'a> {
 #[derive(clap::Args)]
 pub(crate) struct Choice {
     /// Run only tests whose name contains this (onnx-tests).
-    #[arg(long = "filter", alias = "only", value_name = "TEXT")]
+    #[arg(long = "filter", value_name = "TEXT")]
     pub(crate) only: Option<String>,
     /// List all tests that did not pass (onnx-tests).
     #[arg(long)]
@@ -38,7 +38,7 @@ pub(crate) struct Choice {
     #[arg(long, value_name = "FILE.md")]
     pub(crate) report: Option<PathBuf>,
     /// Fail if fewer tests pass (onnx-tests).
-    #[arg(long = "min-passed", alias = "least", value_name = "COUNT", default_value_t = 0)]
+    #[arg(long = "min-passed", value_name = "COUNT", default_value_t = 0)]
     pub(crate) least: usize,
 }
 
