@@ -388,6 +388,7 @@ fn old_names_of_commands_and_options_are_refused() {
         &["k8s", "plugin", "--rt", "4"],
         &["model", "import", "x.safetensors", "--out", "x", "--network", "resnet18"],
         &["request", "x", "--folder", "x"],
+        &["run", "x.onnx", "--input", "x=x.npy"],
         &["simulate", "x.json", "--placement", "pack"],
     ] {
         let output = reef(old);

@@ -23,10 +23,10 @@ pub(crate) struct Args {
     pub(crate) model: String,
     /// Images (JPEG or PNG) to classify, or arrays for the inputs of an ONNX file, one for each
     /// input.
-    #[arg(required_unless_present_any = ["input", "out"], value_name = "IMAGE|NAME=FILE.npy")]
+    #[arg(required_unless_present = "out", value_name = "IMAGE|NAME=FILE.npy")]
     pub(crate) images: Vec<PathBuf>,
-    /// Array for an input, in place of NAME=FILE.npy alone.
-    #[arg(long, hide = true, value_name = "NAME=FILE.npy")]
+    /// Arrays for inputs, as `NAME=FILE.npy`: [`take_arrays`](Self::take_arrays) finds them.
+    #[arg(skip)]
     pub(crate) input: Vec<String>,
     /// Sizes that the file leaves open, by the name of an input or of a size; those of given arrays
     /// are known.
