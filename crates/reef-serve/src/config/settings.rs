@@ -17,7 +17,8 @@ pub struct Config {
     /// backend are joined by commas; `cuda:*` is all of them. `auto` is a GPU if there is one, else
     /// the CPU; for a daemon with guests and without models it is the CPU.
     pub device: String,
-    /// Scheduler: `reef`, or one of the others that `reef demo` compares.
+    /// Scheduler by its [name](reef::scheduler::by_name): `reef`, or another one; with a latency
+    /// target behind an `@`, such as `reef@1.10`.
     pub scheduler: String,
     /// Sharing of the device between the classes.
     pub rt: RealTime,
