@@ -24,11 +24,12 @@
 //! | `server` | state shared by all protocols |
 //! | `models` | known models, loaded models, their costs |
 //! | `observe` | metrics, statistics, traces |
+//! | `process` | models that are processes |
+//! | `residency` | processes and networks that are on their device on demand |
+//! | `suspend` | programs whose memory leaves the GPU and comes back |
 //! | `requests` | one inference, its queue, its shared memory |
 //! | `tenants` | rights of each principal, and its use |
 //! | `net` | sockets, peers, tokens, TLS, admission |
-//! | `process` | models that are processes |
-//! | `residency` | processes and networks that are on their device on demand |
 //! | `engine` | the devices |
 //! | `config` | the configuration |
 //! | `log_level`, `malloc` | changes of the log's level; return of memory to the system |
