@@ -3,6 +3,17 @@
 //! The format is numpy's ("NPY format", versions 1 to 3): a magic word, the length of a header, the
 //! header as a Python dictionary of three keys, and the values row-major. Little-endian arrays in
 //! C's order are read.
+//!
+//! ```
+//! use reef_models::{Budget, npy};
+//! use reef_op::tensor::{Array, Element, Spec};
+//!
+//! let spec = Spec { element: Element::F32, dims: vec![1, 3] };
+//! let array = Array::F32(vec![0.5, 1.0, 1.5]);
+//! let file = npy::to_bytes(&spec, &array);
+//! assert_eq!(npy::from_bytes(&file, "x.npy", &Budget::new(1 << 20))?, (spec, array));
+//! # Ok::<(), reef_models::Error>(())
+//! ```
 
 use crate::errors::error::{Error, Result};
 use crate::memory::budget::Budget;

@@ -64,6 +64,22 @@ impl Port {
 }
 
 /// All tensors that go in, or all that come out, one behind the other in one piece of memory.
+///
+/// ```
+/// use reef_models::{Extent, Port, Ports};
+/// use reef_op::tensor::{Element, Spec};
+///
+/// let port = |name: &str, dims: Vec<usize>| Port {
+///     name: name.into(),
+///     spec: Spec { element: Element::F32, dims },
+///     storage: 0,
+///     extent: Extent::Fixed,
+///     texts: None,
+/// };
+/// let ports = Ports::new([port("x", vec![1, 3]), port("mask", vec![2])]);
+/// let first_bytes: Vec<usize> = ports.iter().map(|(offset, _)| offset).collect();
+/// assert_eq!((first_bytes, ports.bytes()), (vec![0, 64], 72));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Ports {
     each: Vec<(usize, Port)>,

@@ -16,6 +16,16 @@ use std::path::Path;
 const MAX_SIDE_RATIO: usize = 64;
 
 /// Steps from an image to the input of a network.
+///
+/// ```
+/// use reef_models::image::Transform;
+///
+/// let transform = Transform::of("resnet50", 224);
+/// assert_eq!((transform.resize, transform.crop), (256, 224));
+/// // A network of one's own that wants -1..1.
+/// let own = Transform { mean: [0.5; 3], deviation: [0.5; 3], ..transform };
+/// assert!(own.read("absent.jpg").is_err());
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Transform {
     /// The shorter side after resizing.
