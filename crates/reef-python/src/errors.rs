@@ -8,7 +8,7 @@ use reef_any::{Fault, Reason};
 create_exception!(reef, Error, PyException, "Base class of REEF's exceptions.");
 create_exception!(reef, InvalidError, Error, "An argument is wrong.");
 create_exception!(reef, NotFoundError, Error, "Nothing has this name.");
-create_exception!(reef, UnsupportedError, Error, "The device can't do it.");
+create_exception!(reef, UnsupportedError, Error, "The device or this version can't do it.");
 create_exception!(reef, DeviceLostError, Error, "The device stopped answering.");
 create_exception!(reef, OutOfMemoryError, Error, "The device or the host is out of memory.");
 create_exception!(reef, BusyError, Error, "Not now; it may succeed later.");

@@ -18,11 +18,11 @@ from ._request import Future
 class Stats(NamedTuple):
     """Counters of a device since it was opened.
 
-    `preemptions` of best-effort work; `rt_finished`: real-time requests that have finished;
-    `padded_launches`: real-time kernels that were to have best-effort blocks next to them, or, on a GPU
-    that caps best-effort queues, the times that it did; `padded_blocks`: such blocks that were planned;
-    `retries`: times that the device refused to stop or to restore best-effort work, and was asked again;
-    `abandoned`: best-effort clients whose work did not end in time.
+    `preemptions` are those of best-effort work. `rt_finished`: real-time requests that have finished.
+    `padded_launches`: real-time kernels that were to have best-effort blocks next to them. On a GPU that
+    caps best-effort queues, it is the number of times that it did. `padded_blocks`: such blocks that were
+    planned. `retries`: times that the device refused to stop or to restore best-effort work, and was
+    asked again. `abandoned`: best-effort clients whose work did not end in time.
     """
 
     preemptions: int
@@ -248,9 +248,9 @@ class Device(Closing):
         its steps, on a device that has kernels for these.
 
         Raises NotFoundError for an unknown name, FileError for a file that can't be read or is not what
-        it should be, InvalidError for a size or a batch that the network can't have, UnsupportedError
-        for an ONNX file with something that REEF doesn't read, and for what the device has no kernels
-        for, such as `scales`; OutOfMemoryError.
+        it should be, and InvalidError for a size or a batch that the network can't have. Raises
+        UnsupportedError for an ONNX file with something that REEF doesn't read, and for what the device
+        has no kernels for, such as `scales`. Raises OutOfMemoryError.
         """
         source = source_of(what, batch, input_size, shape, weights, seed, scales)
         return Network(self._device.load(source, whole("instances", instances, 1)))
