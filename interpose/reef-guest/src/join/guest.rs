@@ -5,14 +5,20 @@ use super::wire::{JoinRequest, MemoryRequest, Message, receive, send};
 use crate::page::file::PageFile;
 use crate::page::layout::{Class, Identity};
 use crate::page::mapping::Mapping;
+use reef_files::descriptors::above_standard;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
+
+/// Least timeout of a socket: zero means none.
+const MIN_TIMEOUT: Duration = Duration::from_millis(1);
 
 /// Reason for which there is no page.
 #[derive(Debug)]
@@ -110,7 +116,7 @@ pub fn would_join(
 ) -> Result<Class, Refusal> {
     let until = Instant::now() + time;
     let file = open(program, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(unreachable)?;
-    let link = Link::connect(path)?;
+    let link = Link::connect(path, until)?;
     let question = Message::Ask(*request, info.clone());
     link.say(&question, Some(file.as_fd()))?;
     match link.wait(until)? {
@@ -132,7 +138,7 @@ pub fn ask_for_memory(
     time: Duration,
 ) -> Result<(), Refusal> {
     let until = Instant::now() + time;
-    let link = Link::connect(path)?;
+    let link = Link::connect(path, until)?;
     link.say(&Message::Memory(*request, info.clone()), None)?;
     match link.wait(until)? {
         (Message::Granted(_), _) => Ok(()),
@@ -148,20 +154,27 @@ fn ask(
     time: Duration,
 ) -> Result<Joined, Refusal> {
     let until = Instant::now() + time;
-    let link = Link::connect(path)?;
+    let link = Link::connect(path, until)?;
     let request = Message::Join(*request, info.clone());
     link.say(&request, page.map(AsFd::as_fd))?;
     link.answer(until)
 }
 
 impl Link {
-    fn connect(path: &Path) -> Result<Self, Refusal> {
+    /// Connects until this time: a daemon that accepts nothing, such as one that is stopped, leaves
+    /// no room for connections after some.
+    fn connect(path: &Path, until: Instant) -> Result<Self, Refusal> {
         let (flags, family) = (SocketFlags::CLOEXEC, AddressFamily::UNIX);
         let socket = socket_with(family, SocketType::SEQPACKET, flags, None);
-        let link = Self(socket.map_err(unreachable)?);
+        let socket = socket.map_err(unreachable)?;
+        let link = Self(above_standard(socket).map_err(Refusal::Unreachable)?);
         let address = SocketAddrUnix::new(path).map_err(unreachable)?;
-        connect(&link.0, &address).map_err(unreachable)?;
-        Ok(link)
+        let left = until.saturating_duration_since(Instant::now()).max(MIN_TIMEOUT);
+        set_socket_timeout(&link.0, Timeout::Send, Some(left)).map_err(unreachable)?;
+        match connect(&link.0, &address) {
+            Err(Errno::AGAIN) => Err(Refusal::Unreachable(io::ErrorKind::TimedOut.into())),
+            connected => connected.map(|()| link).map_err(unreachable),
+        }
     }
 
     /// Sends a message. A daemon that has closed its end may have sent the reason, so that isn't an
@@ -200,6 +213,7 @@ impl Link {
     }
 
     fn joined(self, file: OwnedFd) -> Result<Joined, Refusal> {
+        let file = above_standard(file).map_err(Refusal::Unreachable)?;
         let (who, file, page) = PageFile::open(file).map_err(Refusal::Unreachable)?;
         Ok(Joined { who, page, file, link: self })
     }
@@ -240,7 +254,7 @@ fn not_understood(error: io::Error) -> Refusal {
     }
 }
 
-fn unreachable(error: rustix::io::Errno) -> Refusal {
+fn unreachable(error: Errno) -> Refusal {
     Refusal::Unreachable(error.into())
 }
 

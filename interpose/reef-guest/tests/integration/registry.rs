@@ -636,6 +636,36 @@ fn answer_of_a_daemon_that_reads_nothing_arrives() {
     std::fs::remove_file(&path).unwrap();
 }
 
+/// Such as one that is stopped: there is room for few connections that it has not accepted.
+#[test]
+fn daemon_that_accepts_nothing_is_waited_for_with_a_bound() {
+    let path = std::env::temp_dir().join(format!("reef-stopped-{}", std::process::id()));
+    let _ = std::fs::remove_file(&path); // of a test that was killed
+    let address = SocketAddrUnix::new(&path).unwrap();
+    let daemon = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+    bind(&daemon, &address).unwrap();
+    listen(&daemon, 0).unwrap();
+    let crowd: Vec<_> = std::iter::from_fn(|| {
+        let (family, flags) = (AddressFamily::UNIX, SocketFlags::NONBLOCK);
+        let one = socket_with(family, SocketType::SEQPACKET, flags, None).unwrap();
+        connect(&one, &address).is_ok().then_some(one)
+    })
+    .collect();
+    let (say, said) = std::sync::mpsc::channel();
+    let asked = path.clone();
+    std::thread::spawn(move || {
+        let (time, info) = (Duration::from_millis(50), GuestInfo::default());
+        let joined = join(&asked, &JoinRequest { class: RealTime, device: GPU }, time);
+        let request = MemoryRequest { device: GPU, bytes: 1, is_reserved: false };
+        let freed = ask_for_memory(&asked, &request, &info, time);
+        say.send([joined.unwrap_err(), freed.unwrap_err()].map(|why| why.to_string())).unwrap();
+    });
+    let said = said.recv_timeout(SOON).expect("both calls end");
+    assert_eq!(said, ["the daemon can't be reached: timed out"; 2]);
+    drop((daemon, crowd));
+    std::fs::remove_file(&path).unwrap();
+}
+
 #[test]
 fn daemon_of_another_version_is_refused_in_one_clear_line() {
     let path = std::env::temp_dir().join(format!("reef-guests-old-{}", std::process::id()));
