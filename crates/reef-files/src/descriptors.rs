@@ -3,14 +3,30 @@
 //! A call that a signal interrupts before its first byte is made again. Received descriptors are
 //! closed on `exec`.
 
-use rustix::io::retry_on_intr;
+use rustix::io::{fcntl_dupfd_cloexec, retry_on_intr};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+/// First number after those of the standard streams.
+const FIRST: i32 = 3;
+
+/// Moves a descriptor away from the numbers of the standard streams. A program that has closed one
+/// of these may still write to it, and the file or peer behind this descriptor would get that.
+///
+/// # Errors
+///
+/// The system's, if this process may have no other number.
+pub fn above_standard(descriptor: OwnedFd) -> io::Result<OwnedFd> {
+    if descriptor.as_raw_fd() >= FIRST {
+        return Ok(descriptor);
+    }
+    Ok(fcntl_dupfd_cloexec(&descriptor, FIRST)?)
+}
 
 /// Result of receiving: bytes are in the caller's buffer.
 #[derive(Debug)]

@@ -3,6 +3,7 @@
 //! Another process may write any of it at any time. So it is read only through atomics, and
 //! references are given out only to types made for that ([`Shared`]).
 
+use crate::descriptors::above_standard;
 use rustix::fs::{
     MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create,
 };
@@ -52,6 +53,7 @@ impl Mapping {
     /// The system's.
     pub fn create(name: &str, bytes: usize) -> io::Result<(Self, OwnedFd)> {
         let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        let file = above_standard(file)?;
         ftruncate(&file, bytes as u64)?;
         fcntl_add_seals(&file, SEALS)?;
         Ok((Self::of_file(&file, bytes)?, file))

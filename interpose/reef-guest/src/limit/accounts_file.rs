@@ -3,7 +3,9 @@
 
 use super::accounts::{ACCOUNTS_BYTES, Accounts};
 use crate::mmap::{InFile, Mapped, copy_of};
-use rustix::fs::{Mode, OFlags, fstat, ftruncate, open};
+use reef_files::descriptors::above_standard;
+use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, fstat, ftruncate, open};
+use rustix::io::{Errno, retry_on_intr};
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -66,8 +68,8 @@ impl AccountsFile {
 
     fn open_file(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file = open(path, flags, Mode::RUSR | Mode::WUSR)?;
-        lengthen(&file)?;
+        let file = above_standard(open(path, flags, Mode::RUSR | Mode::WUSR)?)?;
+        take_room(&file)?;
         let accounts = Arc::new(Mapped::new(&file)?);
         let opened = Self { file, accounts };
         opened.locked(|| opened.accounts.check())?.map_err(io::Error::other)?;
@@ -136,7 +138,7 @@ impl AccountsReader {
 
     fn open_file(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let file = File::from(open(path, flags, Mode::empty())?);
+        let file = File::from(above_standard(open(path, flags, Mode::empty())?)?);
         if !file.metadata()?.is_file() {
             return Err(io::Error::other(format!("{} is not a file", path.display())));
         }
@@ -165,16 +167,21 @@ impl AccountsReader {
     }
 }
 
-/// Gives a new file its length, which another process may do at the same time.
-fn lengthen(file: &OwnedFd) -> io::Result<()> {
-    const BYTES: i64 = ACCOUNTS_BYTES as i64;
-    match fstat(file)?.st_size {
-        0 => Ok(ftruncate(file, BYTES as u64)?),
-        BYTES.. => Ok(()),
-        short => {
-            let why = format!("not accounts: must have {BYTES} bytes, got {short}");
-            Err(io::Error::other(why))
-        }
+/// Gives a new file its length, which another process may do at the same time, and any file all of
+/// its blocks: a process is killed when it writes to mapped memory for which a full file system has
+/// no block.
+fn take_room(file: &OwnedFd) -> io::Result<()> {
+    const BYTES: u64 = ACCOUNTS_BYTES as u64;
+    let there = u64::try_from(fstat(file)?.st_size).unwrap_or(0);
+    if (1..BYTES).contains(&there) {
+        let why = format!("not accounts: must have {BYTES} bytes, got {there}");
+        return Err(io::Error::other(why));
+    }
+    match retry_on_intr(|| fallocate(file, FallocateFlags::empty(), 0, BYTES)) {
+        // This file system gives no blocks ahead.
+        Err(Errno::OPNOTSUPP) if there == 0 => Ok(ftruncate(file, BYTES)?),
+        Err(Errno::OPNOTSUPP) => Ok(()),
+        taken => Ok(taken?),
     }
 }
 

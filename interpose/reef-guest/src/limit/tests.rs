@@ -218,6 +218,21 @@ fn a_folder_or_a_file_of_something_else_is_an_error() {
     assert!(folder.join("job", 1).is_err(), "a link");
 }
 
+/// A write to a block that a full file system lacks would end the process.
+#[test]
+fn new_and_sparse_accounts_files_get_all_their_blocks() {
+    use std::os::unix::fs::MetadataExt;
+    let folder = Folder::new("blocks");
+    let file = folder.0.join(FILE);
+    let is_whole = || std::fs::metadata(&file).unwrap().blocks() * 512 >= 24_576;
+    drop(folder.join("job", 1).unwrap());
+    assert!(is_whole(), "a new one");
+    let sparse = std::fs::File::create(&file).unwrap();
+    sparse.set_len(24_576).unwrap();
+    drop(folder.join("job", 1).unwrap());
+    assert!(is_whole(), "one of a process that ended before");
+}
+
 #[test]
 fn threads_of_several_processes_never_pass_the_limit_together() {
     let folder = Folder::new("threads");

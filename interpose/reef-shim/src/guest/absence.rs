@@ -13,10 +13,11 @@
 //! | starts the next link with the file | watchdog |
 
 use crate::explain;
+use reef_files::descriptors::above_standard;
 use reef_guest::page::PageFile;
 use std::fs::OpenOptions;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -86,15 +87,7 @@ fn take(thread: i32, file: RawFd) -> Option<PageFile> {
     let open = || -> io::Result<PageFile> {
         let path = format!("/proc/self/task/{thread}/fd/{file}");
         let file = OwnedFd::from(OpenOptions::new().read(true).write(true).open(path)?);
-        // Not one of the three lowest, to which a program writes without opening them.
-        // SAFETY: a new descriptor of an open file, which is ours alone.
-        let file = match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 3) } {
-            -1 => return Err(io::Error::last_os_error()),
-            // SAFETY: `fcntl` has just made this descriptor, which nothing else knows, so `OwnedFd`
-            // is its only owner.
-            number => unsafe { OwnedFd::from_raw_fd(number) },
-        };
-        PageFile::open(file).map(|(_, file, _)| file)
+        PageFile::open(above_standard(file)?).map(|(_, file, _)| file)
     };
     open().map_err(|error| explain::refuse::<()>(&format!("page's file: {error}"))).ok()
 }

@@ -68,6 +68,44 @@ fn looks_up_a_newer_variant() {
     eprintln!("told: {newer:?} {known:?} {same:?} unknown {count} {name}");
 }
 
+/// Has no standard streams when it begins with the driver, and writes to each of them after that.
+#[test]
+#[ignore = "is a program that other tests run"]
+fn has_no_streams() {
+    // SAFETY: streams of this process, which no other thread uses meanwhile.
+    let kept = unsafe {
+        let kept = [0, 1, 2].map(|stream| libc::fcntl(stream, libc::F_DUPFD_CLOEXEC, 10));
+        for stream in 0..3 {
+            libc::close(stream);
+        }
+        kept
+    };
+    let driver = Driver::open(&library(SHIM));
+    let init = call!(driver, cuInit(0));
+    assert_eq!(call!(driver, cuCtxSetCurrent(1)), 0);
+    let mut at = 0_usize;
+    let code = call!(driver, cuMemAlloc_v2(&raw mut at, 1 << 20));
+    // SAFETY: as above; bytes of a string, and the copies of the streams.
+    let written = unsafe {
+        let written = [0, 1, 2].map(|stream| libc::write(stream, c"diary".as_ptr().cast(), 5));
+        for (stream, copy) in (0..).zip(kept) {
+            libc::dup2(copy, stream);
+        }
+        written
+    };
+    eprintln!("told: init {init} alloc {code} written {written:?}");
+}
+
+/// Its output would destroy the accounts of all programs.
+#[test]
+fn closed_stream_does_not_become_the_accounts_file() {
+    let job = Job::new("streams");
+    let program = "loader::limits::told::has_no_streams";
+    let (is_well, text) = run(job.command(program).env_remove("REEF_FAKE_MEMORY"), program);
+    assert!(is_well, "{text}");
+    assert_eq!(values(&text), "init 0 alloc 0 written [-1, -1, -1]");
+}
+
 fn values(text: &str) -> &str {
     text.lines().find_map(|line| line.split_once("told: ")).unwrap_or_else(|| panic!("{text}")).1
 }
