@@ -5,6 +5,9 @@ use crate::settings::settings;
 use reef_guest::page::Counts;
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::fs::OpenOptions;
+use std::io::{self, Write as _};
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -73,9 +76,17 @@ extern "C" fn end() {
         return;
     }
     if let Some(path) = &settings().report {
-        let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
-        let _ = file.and_then(|mut file| std::io::Write::write_all(&mut file, report().as_bytes()));
+        let _ = append(path, report().as_bytes()); // a failure can't be reported
     }
+}
+
+/// Appends to a file. The standard error stream is used as it is: it may be a socket or another
+/// user's terminal, which can't be opened, or a file at whose shared place others write.
+fn append(path: &Path, text: &[u8]) -> io::Result<()> {
+    if path == Path::new("/dev/stderr") {
+        return io::stderr().write_all(text);
+    }
+    OpenOptions::new().create(true).append(true).open(path)?.write_all(text)
 }
 
 fn report() -> String {

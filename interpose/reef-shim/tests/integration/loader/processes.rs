@@ -4,7 +4,9 @@ use super::folder;
 use crate::common::graph::Graph;
 use crate::common::{self, Driver, FAKE, SHIM, call, library};
 use reef_guest::registry::Registry;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -169,8 +171,25 @@ fn report_lists_missing_functions_and_ungated_graphs() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
+/// A service manager gives programs a socket, which can't be opened by a path.
+#[test]
+fn report_reaches_an_error_stream_that_is_a_socket() {
+    let (mut here, there) = UnixStream::pair().unwrap();
+    here.set_read_timeout(Some(LIMIT)).unwrap();
+    let name = "loader::processes::starts";
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", name, "--include-ignored"]).env(OPENS, library(SHIM));
+    command.env("REEF_CUDA", library(FAKE)).env("REEF_EXPLAIN", "/dev/stderr");
+    let child = command.stdout(Stdio::null()).stderr(OwnedFd::from(there)).spawn().unwrap();
+    drop(command); // and with it this process's copy of the other end
+    let mut said = String::new();
+    here.read_to_string(&mut said).unwrap();
+    assert!(wait(child, name).status.success(), "{said}");
+    assert!(said.contains("  functions looked up by name: "), "{said}");
+}
+
 /// Says why a test is skipped: past the harness, which shows no output of a test that passes.
-fn skip(reason: &str) {
+pub(super) fn skip(reason: &str) {
     let _ = writeln!(std::io::stderr(), "skipped: {reason}");
 }
 
