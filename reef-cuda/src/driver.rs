@@ -119,7 +119,7 @@ impl Driver {
     }
 
     fn open() -> Result<Self> {
-        let named = std::env::var("REEF_CUDA").ok();
+        let named = std::env::var("REEF_CUDA").ok().filter(|path| !path.is_empty());
         let tried: Vec<&str> = named.as_deref().map_or(LIBRARIES.into(), |path| vec![path]);
         // SAFETY: the driver library's initialisers are meant to be run when it is opened.
         let library = tried.iter().find_map(|name| unsafe { Library::new(*name).ok() });

@@ -78,7 +78,8 @@ impl Driver {
         if fake::IS_USED {
             return Ok(Self(fake::table()));
         }
-        let name = std::env::var_os("REEF_CUDA").unwrap_or_else(|| "libcuda.so.1".into());
+        let named = std::env::var_os("REEF_CUDA").filter(|name| !name.is_empty());
+        let name = named.unwrap_or_else(|| "libcuda.so.1".into());
         // SAFETY: what loading the driver runs is the driver's matter; the program has loaded it
         // already.
         let library = unsafe { Library::new(&name) };

@@ -6,8 +6,8 @@
 //! ([`hold`]). [`pace`] decides after how many launches a gate is due and how far a thread may run
 //! ahead, and [`colocation`] what passes next to busy real-time programs. A guest gets its page by
 //! [`join`], and a daemon gives it by [`registry`]. [`limit`] bounds the memory and the time of a
-//! job on a device. [`library_path`] finds the driver's libraries, and [`thunk!`] defines functions
-//! that jump into them. [`profile`] counts and times a program's calls. [`swap`] asks a program to
+//! job on a device. [`library_path`] finds and opens the driver's libraries, and [`thunk!`] defines
+//! functions that jump into them. [`profile`] counts and times a program's calls. [`swap`] asks a program to
 //! leave its GPU's memory.
 //!
 //! Nothing here calls a driver or keeps global state, and nothing on the path of a launch

@@ -1,5 +1,8 @@
-//! Paths at which a library of NVIDIA's driver may be, for the libraries that replace it.
+//! Paths at which a library of NVIDIA's driver may be, and its opening, for the libraries that
+//! replace it.
 
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+use std::ffi::{CStr, CString, c_void};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -20,15 +23,14 @@ const CACHE_MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
 const ENTRIES: usize = 48;
 const ENTRY: usize = 24;
 
-/// Returns files that may be the library of this name, the best first. If `named` is set, it is the
-/// only one.
+/// Returns files that may be the library of this name, the best first. If `named` is set and not
+/// empty, it is the only one.
 #[expect(clippy::disallowed_methods, reason = "of the linker")]
 pub fn candidates(name: &str, named: Option<OsString>) -> Vec<PathBuf> {
-    if let Some(named) = named {
+    if let Some(named) = named.filter(|named| !named.is_empty()) {
         return vec![named.into()];
     }
-    let paths = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
-    let listed: Vec<_> = std::env::split_paths(&paths).collect();
+    let listed = folders(&std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default());
     let cache = std::fs::read(CACHE).unwrap_or_default();
     let folders = listed.iter().map(PathBuf::as_path);
     let last = FOLDERS.iter().map(Path::new).map(|folder| folder.join(name));
@@ -56,4 +58,58 @@ fn cached(cache: &[u8], wanted: &str) -> Vec<PathBuf> {
         (name == wanted.as_bytes()).then(|| PathBuf::from(OsStr::from_bytes(path)))
     };
     (0..count).filter_map(entry).collect()
+}
+
+/// Returns the folders of a search path. An empty entry means the working folder to the linker, and
+/// nothing here: any file may be there.
+fn folders(path: &OsStr) -> Vec<PathBuf> {
+    std::env::split_paths(path).filter(|folder| !folder.as_os_str().is_empty()).collect()
+}
+
+/// Opens the library at a path, if it has this function and isn't the one that holds the address
+/// `own`. Returns its handle, which stays open.
+///
+/// Calls of its own functions must not reach the library in its place. NVIDIA's libraries are
+/// linked like that, and `RTLD_DEEPBIND` does it for others. A program with a `malloc` of its own
+/// (jemalloc, tcmalloc, sanitizers) does without: a library that is bound to the C library would
+/// free there what `strdup` has from that `malloc`, and sanitizers end the process.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+pub fn open(path: &Path, function: &CStr, own: usize) -> Option<usize> {
+    let name = CString::new(path.canonicalize().ok()?.as_os_str().as_bytes()).ok()?;
+    let malloc = base(libc::malloc as *const () as usize);
+    let is_usual = malloc == base(libc::gnu_get_libc_version as *const () as usize);
+    let deep = if is_usual { libc::RTLD_DEEPBIND } else { 0 };
+    // SAFETY: the library's initialisers are what every program with it runs.
+    let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL | deep) };
+    if handle.is_null() {
+        return None;
+    }
+    // SAFETY: a handle, and a string.
+    let found = unsafe { libc::dlsym(handle, function.as_ptr()) };
+    (!found.is_null() && base(found as usize) != base(own)).then_some(handle as usize)
+}
+
+/// Returns the base address of the library that holds this address.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn base(address: usize) -> usize {
+    // SAFETY: all zero is a value of this struct, which the call fills in.
+    unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        libc::dladdr(address as *const c_void, &raw mut info);
+        info.dli_fbase as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_entries_and_names_mean_no_file() {
+        assert_eq!(folders(OsStr::new("")), [""; 0].map(PathBuf::from));
+        assert_eq!(folders(OsStr::new(":/a::b:")), ["/a", "b"].map(PathBuf::from));
+        let name = "libnvidia-ml.so.1";
+        assert_eq!(candidates(name, Some("".into())), candidates(name, None));
+        assert_eq!(candidates(name, Some("/a".into())), [PathBuf::from("/a")]);
+    }
 }

@@ -4,9 +4,8 @@ use super::state::{decide, decide_copies, decide_limits, decide_profile, pause_p
 use crate::settings::{
     is_limited, is_profile_enabled, is_range_enabled, is_scheduled, limits_time,
 };
-use reef_guest::library_path::candidates;
-use std::ffi::{CStr, CString, c_void};
-use std::os::unix::ffi::OsStrExt;
+use reef_guest::library_path::{self, candidates};
+use std::ffi::{CStr, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
 
@@ -79,28 +78,11 @@ fn open_first() -> usize {
     handle
 }
 
-/// Opens a library by its path, if it is a driver and not this one. With `DEEPBIND` its calls of
-/// its own functions don't reach this library.
+/// Opens a library by its path, if it is a driver: not this library, nor a copy of it, also of
+/// another version, which would count and hold everything a second time.
 fn try_open(path: &Path) -> Option<usize> {
-    let absolute = path.canonicalize().ok()?;
-    let name = CString::new(absolute.as_os_str().as_bytes()).ok()?;
-    let flags = libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_DEEPBIND;
-    // SAFETY: the driver's initialisers are what every CUDA program runs.
-    let handle = unsafe { libc::dlopen(name.as_ptr(), flags) };
-    if handle.is_null() {
-        return None;
-    }
+    let handle = library_path::open(path, c"cuInit", try_open as *const () as usize)?;
     // SAFETY: a handle, and a string.
-    let init = unsafe { libc::dlsym(handle, c"cuInit".as_ptr()) };
-    (!init.is_null() && base(init) != base(try_open as *const c_void)).then_some(handle as usize)
-}
-
-/// Returns the base address of the library that holds this address.
-fn base(address: *const c_void) -> usize {
-    // SAFETY: all zero is a value of this struct, which the call fills in.
-    unsafe {
-        let mut info: libc::Dl_info = std::mem::zeroed();
-        libc::dladdr(address, &mut info);
-        info.dli_fbase as usize
-    }
+    let ours = unsafe { libc::dlsym(handle as *mut c_void, c"reef_unknown_variants".as_ptr()) };
+    ours.is_null().then_some(handle)
 }

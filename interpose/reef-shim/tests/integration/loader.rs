@@ -162,6 +162,58 @@ fn an_absolute_path_and_a_namespace_of_its_own_are_missed() {
     assert_eq!(said, format!("{FAKE} code 0"));
 }
 
+/// Such as one of another version, which an outer `reef exec` has put into the search path.
+#[test]
+fn another_copy_of_the_shim_is_not_taken_for_the_driver() {
+    let (copies, system) = (folder("copies"), folder("behind-copies"));
+    std::fs::copy(library(SHIM), copies.join("libcuda.so.1")).unwrap();
+    let driver = system.join("libcuda.so.1");
+    std::fs::copy(library(FAKE), &driver).unwrap();
+    let (shim, report) = (library(SHIM), system.join("report"));
+    let path = PathBuf::from(format!("{}:{}", copies.display(), system.display()));
+    let variables: &[(&str, &Path)] = &[
+        ("LD_PRELOAD", &shim),
+        ("LD_LIBRARY_PATH", &path),
+        ("REEF_CUDA", Path::new("")),
+        ("REEF_EXPLAIN", &report),
+    ];
+    assert_eq!(got("libcuda.so.1 2", variables), format!("{SHIM} code 0"));
+    let said = std::fs::read_to_string(&report).unwrap();
+    assert!(said.contains(&format!("  driver: {}\n", driver.display())), "{said}");
+    [&copies, &system].into_iter().for_each(|folder| std::fs::remove_dir_all(folder).unwrap());
+}
+
+/// Library with a `malloc` of its own that ends the process as sanitizers do.
+const SANITIZER: &str = "
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stddef.h>
+#include <unistd.h>
+void *__libc_malloc(size_t bytes);
+void *malloc(size_t bytes) { return __libc_malloc(bytes); }
+void *dlopen(const char *name, int flags) {
+    if (flags & RTLD_DEEPBIND) _exit(77);
+    void *(*real)(const char *, int) = (void *(*)(const char *, int))dlsym(RTLD_NEXT, \"dlopen\");
+    return real(name, flags);
+}
+";
+
+#[test]
+fn driver_is_opened_in_a_program_with_a_malloc_of_its_own() {
+    let folder = folder("sanitizer");
+    let (source, own) = (folder.join("own.c"), folder.join("libown.so"));
+    std::fs::write(&source, SANITIZER).unwrap();
+    let mut cc = Command::new("cc");
+    cc.args(["-shared", "-fPIC", "-o"]).arg(&own).arg(&source).arg("-ldl");
+    if !cc.output().is_ok_and(|built| built.status.success()) {
+        return processes::skip("no C compiler");
+    }
+    let preloaded = PathBuf::from(format!("{}:{}", own.display(), library(SHIM).display()));
+    let said = got("libcuda.so.1 2", &[("LD_PRELOAD", &preloaded)]);
+    assert_eq!(said, format!("{SHIM} code 0"));
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
 #[test]
 fn without_a_driver_there_is_no_device() {
     let shim = library(SHIM);

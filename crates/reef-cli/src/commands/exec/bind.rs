@@ -50,8 +50,7 @@ pub(super) struct Plan {
 pub(super) fn plan(covers: &[Cover<'_>], folder: &Path) -> anyhow::Result<Plan> {
     let mut plan = Plan::default();
     for Cover { library, name, variable } in covers {
-        let named = std::env::var_os(variable).filter(|file| !file.is_empty());
-        let found = files(library, candidates(name, named.clone()));
+        let found = files(library, candidates(name, std::env::var_os(variable)));
         let Some(real) = found.first() else { continue };
         let mut covered = files(library, candidates(name, None));
         covered.extend(found.iter().filter(|file| !is_kept(file)).cloned());

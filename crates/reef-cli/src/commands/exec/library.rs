@@ -47,8 +47,7 @@ pub(crate) fn library(name: &str, named: Option<&Path>, variable: &str) -> Resul
 ///
 /// There is none; says the files that were tried.
 pub(crate) fn driver() -> Result<PathBuf> {
-    let named = std::env::var_os(DRIVER_VARIABLE).filter(|file| !file.is_empty());
-    first(DRIVER, &candidates(DRIVER, named)).cloned()
+    first(DRIVER, &candidates(DRIVER, std::env::var_os(DRIVER_VARIABLE))).cloned()
 }
 
 fn first<'a>(name: &str, files: &'a [PathBuf]) -> Result<&'a PathBuf> {
