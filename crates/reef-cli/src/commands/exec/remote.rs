@@ -1,6 +1,6 @@
 //! `reef exec --remote`: the program's GPU is in another machine.
 
-use super::library::{REMOTE, RUNTIME, library};
+use super::library::{DRIVER, REMOTE, RUNTIME, library};
 use super::search;
 use crate::report::usage::Usage;
 use anyhow::{Context, Result, bail};
@@ -67,13 +67,7 @@ pub(super) fn variables(
         bail!(Usage("--remote: REEF_GUESTS must not be set: the class is the server's".into()));
     }
     let ours = library(REMOTE, None, "REEF_REMOTE_LIBRARY").context("not run")?;
-    let preload = std::env::var_os("LD_PRELOAD").filter(|more| !more.is_empty());
-    let all: Vec<_> = [OsString::from(&ours)].into_iter().chain(preload).collect();
-    let mut set = vec![
-        ("LD_PRELOAD", all.join(&OsString::from(":"))),
-        ("NUMBA_CUDA_DRIVER", ours.clone().into()),
-        ("REEF_REMOTE", address.into()),
-    ];
+    let mut set = vec![("NUMBA_CUDA_DRIVER", ours.clone().into()), ("REEF_REMOTE", address.into())];
     // A package without the runtime's library does for programs that do not use the runtime.
     let named = std::env::var_os(RUNTIME_VARIABLE).is_some();
     let runtime = match library(RUNTIME, None, RUNTIME_VARIABLE) {
@@ -82,6 +76,7 @@ pub(super) fn variables(
     };
     // Programs that look the driver up by a path of its own are told this one.
     let folder = folder(&ours, runtime.as_deref())?;
+    set.push(("LD_PRELOAD", search::preload(&[(DRIVER, &ours)], &folder)?));
     set.push((search::VARIABLE, search::path(&folder)));
     set.push(("TRITON_LIBCUDA_PATH", folder.into()));
     let files =
@@ -98,7 +93,7 @@ pub(super) fn variables(
 /// Returns a folder in which the libraries have the names that programs search for.
 fn folder(driver: &Path, runtime: Option<&Path>) -> Result<std::path::PathBuf> {
     let runtimes = ["libcudart.so.12", "libcudart.so.13"].map(|name| Some((name, runtime?)));
-    let drivers = ["libcuda.so.1", "libcuda.so"].map(|name| Some((name, driver)));
+    let drivers = [DRIVER, "libcuda.so"].map(|name| Some((name, driver)));
     let links: Vec<_> = drivers.into_iter().chain(runtimes).flatten().collect();
     search::folder(&links)
 }

@@ -291,11 +291,11 @@ impl Shims {
 
     /// Variables by which a program takes these libraries for the driver's.
     pub(crate) fn variables(&self) -> Result<Vec<(&'static str, OsString)>> {
-        let preload = std::env::var_os("LD_PRELOAD").filter(|more| !more.is_empty());
-        let all: Vec<_> = self.all().map(OsString::from).chain(preload).collect();
-        let path = search::path(&self.folder()?);
-        let mut set =
-            vec![("LD_PRELOAD", all.join(&OsString::from(":"))), (search::VARIABLE, path)];
+        let folder = self.folder()?;
+        let nvml = self.nvml.as_deref().map(|nvml| (NVML, nvml));
+        let libraries: Vec<_> = [(DRIVER, &*self.driver)].into_iter().chain(nvml).collect();
+        let preload = search::preload(&libraries, &folder)?;
+        let mut set = vec![("LD_PRELOAD", preload), (search::VARIABLE, search::path(&folder))];
         if std::env::var_os(NUMBA).is_none() {
             set.push((NUMBA, (&self.driver).into()));
         }

@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
@@ -55,6 +56,30 @@ fn link(library: &Path, link: &Path) -> std::io::Result<()> {
     std::fs::rename(&new, link)
 }
 
+/// Returns the list of preloaded libraries with these first. The linker separates paths there by
+/// spaces and colons. So a library whose path has one of them is listed by its link in this folder.
+///
+/// # Errors
+///
+/// The link's path has one of them as well.
+pub(super) fn preload(libraries: &[(&str, &Path)], folder: &Path) -> Result<OsString> {
+    let is_whole = |path: &Path| !path.as_os_str().as_bytes().iter().any(|c| b" :".contains(c));
+    let mut all = Vec::new();
+    for (name, library) in libraries {
+        let link = folder.join(name);
+        if is_whole(library) {
+            all.push(OsString::from(library));
+        } else if is_whole(&link) {
+            all.push(link.into());
+        } else {
+            let (library, link) = (library.display(), link.display());
+            bail!("LD_PRELOAD: paths must not have spaces or colons, got {library} and {link}");
+        }
+    }
+    all.extend(std::env::var_os("LD_PRELOAD").filter(|more| !more.is_empty()));
+    Ok(all.join(&OsString::from(":")))
+}
+
 /// Returns the search path with this folder first, and once.
 pub(super) fn path(folder: &Path) -> OsString {
     let more = std::env::var_os(VARIABLE).unwrap_or_default();
@@ -66,6 +91,17 @@ pub(super) fn path(folder: &Path) -> OsString {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn library_with_a_space_in_its_path_is_preloaded_by_its_link() {
+        let spaced = ("libcuda.so.1", Path::new("/my libraries/a.so"));
+        let plain = ("libnvidia-ml.so.1", Path::new("/b.so"));
+        let all = preload(&[spaced, plain], Path::new("/run/reef")).unwrap();
+        let all = all.into_string().unwrap();
+        assert!(all.starts_with("/run/reef/libcuda.so.1:/b.so"), "{all}");
+        let error = preload(&[spaced], Path::new("/my:run")).unwrap_err().to_string();
+        assert!(error.ends_with("got /my libraries/a.so and /my:run/libcuda.so.1"), "{error}");
+    }
 
     #[test]
     fn folder_has_its_links_and_refuses_other_users() {
