@@ -1,6 +1,7 @@
 //! Threads of this library in the program's process.
 
 use crate::driver::state::Inside;
+use std::fs::DirEntry;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::thread::{Builder, Thread};
@@ -27,8 +28,8 @@ pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Resu
 ///
 /// So a program that closes unknown descriptors, counts open ones or has a low limit finds none of
 /// ours, a child process inherits none of ours, and we keep no file of the program open. Such a
-/// thread must not call the driver, whose files are in the program's table. A system that refuses
-/// (before Linux 5.9, or a sandbox) leaves the table shared.
+/// thread must not call the driver, whose files are in the program's table. A sandbox that refuses
+/// leaves the table shared.
 pub(crate) fn leave_files() {
     leave_files_but(None);
 }
@@ -42,7 +43,7 @@ pub(crate) fn leave_files_but(kept: Option<BorrowedFd<'_>>) -> bool {
         from > to || libc::syscall(libc::SYS_close_range, from, to, UNSHARE) == 0
     };
     let kept = kept.map_or(-1, |kept| kept.as_raw_fd());
-    let is_own = close(0, kept - 1) && close(kept + 1, i32::MAX);
+    let is_own = close(0, kept - 1) && close(kept + 1, i32::MAX) || close_each_but(kept);
     if is_own {
         // Output of this thread (of a panic) must not go to the daemon. SAFETY: new files, at the
         // three lowest places.
@@ -51,6 +52,28 @@ pub(crate) fn leave_files_but(kept: Option<BorrowedFd<'_>>) -> bool {
         });
     }
     is_own
+}
+
+/// Leaves the program's files one by one, where there is no `close_range` (before Linux 5.9).
+/// Returns false if the table is shared.
+fn close_each_but(kept: i32) -> bool {
+    // A table that can't be listed would keep the program's files open.
+    let Ok(shared) = open_files() else { return false };
+    // SAFETY: this thread's table of files becomes a copy, and nothing else changes.
+    if unsafe { libc::unshare(libc::CLONE_FILES) } != 0 {
+        return false;
+    }
+    for number in open_files().unwrap_or(shared).into_iter().filter(|number| *number != kept) {
+        // SAFETY: in this thread's table alone, none of whose other files is ours.
+        unsafe { libc::close(number) };
+    }
+    true
+}
+
+/// Returns the numbers of this thread's open files.
+fn open_files() -> io::Result<Vec<i32>> {
+    let number = |file: io::Result<DirEntry>| file.ok()?.file_name().to_str()?.parse().ok();
+    Ok(std::fs::read_dir("/proc/thread-self/fd")?.filter_map(number).collect())
 }
 
 /// Returns a number of this thread: the address of a word of its own.

@@ -108,7 +108,9 @@ pub(super) fn files(program: &Program) -> String {
     let folder = folder("odd-files");
     program.launch_some(100);
     // SAFETY: this program uses none of them any more.
-    unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, 0) };
+    (3..1024).for_each(|number| unsafe {
+        libc::close(number);
+    });
     let files: Vec<_> = (0..20)
         .map(|at| {
             std::fs::File::options()
@@ -128,6 +130,33 @@ pub(super) fn files(program: &Program) -> String {
         files.iter().filter(|file| file.metadata().is_ok_and(|about| about.len() == 0)).count();
     std::fs::remove_dir_all(&folder).unwrap();
     format!("{untouched} {}", program.value())
+}
+
+/// As [`files`], where `close_range` is unknown, as before Linux 5.9.
+pub(super) fn old_files(program: &Program) -> String {
+    let rule = |code, jf, k| libc::sock_filter { code, jt: 0, jf, k };
+    let unknown = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
+    // Reads the number of a call, passes over the next rule if it is another one, and answers.
+    let mut rules = [
+        rule(0x20, 0, 0),
+        rule(0x15, 1, libc::SYS_close_range as u32),
+        rule(0x06, 0, unknown),
+        rule(0x06, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let filter = libc::sock_fprog { len: 4, filter: rules.as_mut_ptr() };
+    // SAFETY: numbers, and rules that live as long as the call. A system that refuses is as new as
+    // it is.
+    unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1_usize, 0_usize, 0_usize, 0_usize);
+        libc::prctl(
+            libc::PR_SET_SECCOMP,
+            libc::SECCOMP_MODE_FILTER as usize,
+            &raw const filter,
+            0_usize,
+            0_usize,
+        );
+    }
+    files(program)
 }
 
 /// The first launch comes when no file can be opened any more.
