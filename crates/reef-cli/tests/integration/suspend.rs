@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 /// thread of the name that PyTorch gives one which watches NCCL. Then it launches kernels that add
 /// 2 to a number until its input ends. The number of `inside` is the last of that memory, that of
 /// `first` the first, and a thread copies it all the time. It prints how many it has launched
-/// whenever a line comes, and at last whether the number is right.
+/// whenever a line comes, and at last whether the number is right. The line `fork` has it print
+/// what a child process gets of the driver.
 #[test]
 #[ignore = "is a program that another test runs"]
 fn program() {
@@ -67,10 +68,14 @@ fn program() {
         });
     }
     let add = driver.adder(to);
+    let driver_of_children = driver.clone();
     let (asked, ask) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         for line in std::io::stdin().lines() {
-            asked.send(line.unwrap()).unwrap();
+            match line.unwrap().as_str() {
+                "fork" => println!("child {:?}", init_in_child(&driver_of_children)),
+                line => asked.send(line.to_owned()).unwrap(),
+            }
         }
     });
     let mut launched = 0_u64;
@@ -92,6 +97,21 @@ fn program() {
     };
     let is_right = number == 2 * launched;
     println!("right {is_right} after {launched}");
+}
+
+/// Returns the code of `cuInit` in a child process. `None`: the child was ended, because it waited.
+fn init_in_child(driver: &Driver) -> Option<i32> {
+    // SAFETY: the child makes a call that children may make, and ends; room for its status.
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            libc::alarm(60);
+            libc::_exit(driver.init() as i32);
+        }
+        let mut status = 0;
+        assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+        libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status))
+    }
 }
 
 /// A machine of the tests: a folder, a driver, a management library.
@@ -365,6 +385,22 @@ fn swappable_program_without_a_record_returns() {
 
 /// The first piece of 128 MiB has room, and the second one has none: the host has released the
 /// pages of the first.
+/// Such as a worker that loads data. The driver refuses its calls, as without REEF.
+#[test]
+fn child_of_a_program_off_the_gpu_waits_for_nothing() {
+    let mut machine = Machine::new("suspend-swappable-child");
+    machine.mib = Some(1024);
+    let mut program = machine.start_with("plain 64", Some(&["--swappable"]));
+    program.answers();
+    let said = program.says_of_its_memory("out 60000");
+    assert!(said.starts_with("moved "), "{said}");
+    writeln!(program.child.stdin.as_mut().unwrap(), "fork").unwrap();
+    assert_eq!(program.line(), "child Some(3)");
+    let said = program.says_of_its_memory("in");
+    assert!(said.starts_with("moved "), "{said}");
+    assert!(program.ends_right());
+}
+
 #[test]
 fn swappable_program_returns_after_a_return_refused_halfway() {
     let mut machine = Machine::new("suspend-swappable-halfway");

@@ -37,6 +37,11 @@ pub(super) fn is_paused() -> bool {
     PAUSED.load(SeqCst)
 }
 
+/// Ends a pause in a child process, in which no thread would: a call gets the driver's answer.
+pub(crate) unsafe extern "C" fn in_child() {
+    PAUSED.store(false, SeqCst);
+}
+
 /// Waits until the pause is over. A call within a call, and a thread of this library, don't.
 pub(super) fn wait() {
     if is_paused() && DEPTH.get() == 0 && !Inside::is_here() {

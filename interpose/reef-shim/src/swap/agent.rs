@@ -2,6 +2,7 @@
 //! makes the driver's calls.
 
 use super::moves::{Swapped, leave};
+use crate::driver::pause_gate;
 use crate::explain;
 use crate::settings::settings;
 use crate::thread;
@@ -27,6 +28,8 @@ pub(crate) fn start() {
     static STARTED: Once = Once::new();
     if settings().is_swappable {
         STARTED.call_once(|| {
+            // SAFETY: a function that touches an atomic alone.
+            unsafe { libc::pthread_atfork(None, None, Some(pause_gate::in_child)) };
             let (ask, asked) = channel();
             let started = thread::spawn("reef-swap", move || move_all(&asked)).and_then(|_| {
                 thread::spawn("reef-swap-socket", move || {

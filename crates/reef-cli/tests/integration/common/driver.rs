@@ -34,6 +34,11 @@ impl Driver {
         driver
     }
 
+    /// Initializes the driver again. Returns the code.
+    pub(crate) fn init(&self) -> u32 {
+        self.one("cuInit")(0)
+    }
+
     /// Fills memory with a byte.
     pub(crate) fn fill(&self, at: usize, byte: u8, bytes: usize) {
         // SAFETY: the function has these arguments.
