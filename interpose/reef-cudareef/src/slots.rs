@@ -8,7 +8,7 @@ use crate::fault::Result;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Two words, alone in a cache line.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 #[repr(align(64))]
 struct Words {
     /// Written by the host: gates up to this number are open.
@@ -43,7 +43,9 @@ pub(crate) struct Free(Vec<Slot>);
 /// Makes a page of slots. It may wait for all of the device, so the caller has no lock that a
 /// restore needs.
 pub(crate) fn page(driver: &Driver) -> Result<Vec<Slot>> {
-    let page: &'static Page = Box::leak(Box::new(Page(std::array::from_fn(|_| Words::default()))));
+    // In place, because the stack of the caller's thread may be smaller.
+    // SAFETY: a page is atomics, of which zero is a value.
+    let page: &'static Page = Box::leak(unsafe { Box::<Page>::new_zeroed().assume_init() });
     let there = driver.share(page)?;
     let slot =
         |(at, words)| Slot { words, there: there + (at * size_of::<Words>()) as u64, newest: 0 };

@@ -177,10 +177,24 @@ mod tests {
     use crate::driver::fake;
 
     const LONG: Duration = Duration::from_secs(30);
+    /// Locked by tests that register memory, which may have to wait.
+    static REGISTERS: Mutex<()> = Mutex::new(());
+
+    #[test]
+    fn thread_with_a_small_stack_enables_a_stream() {
+        let _registers = REGISTERS.lock();
+        let small = thread::Builder::new().stack_size(60 << 10);
+        let enabled = small.spawn(|| {
+            fake::set_context(3); // no slots yet
+            (enable(0x30), disable(0x30))
+        });
+        assert_eq!(enabled.unwrap().join().unwrap(), (Ok(()), Ok(())));
+    }
 
     /// Registering memory waits for the device, and the device for a stream that is to be restored.
     #[test]
     fn stream_is_restored_while_memory_is_registered_for_another() {
+        let _registers = REGISTERS.lock();
         fake::set_context(1);
         enable(0x10).unwrap();
         preempt(0x10, false).unwrap();
