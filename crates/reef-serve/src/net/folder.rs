@@ -23,9 +23,16 @@ const STICKY: u32 = 0o1000;
 pub fn folder(configured: Option<&Path>) -> PathBuf {
     let uid = rustix::process::getuid().as_raw();
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty());
-    let runtime = runtime.map(|dir| Path::new(&dir).join("reef"));
+    let runtime = runtime.map(PathBuf::from).filter(|dir| !is_foreign(dir, uid));
+    let runtime = runtime.map(|dir| dir.join("reef"));
     let default = || runtime.unwrap_or_else(|| std::env::temp_dir().join(format!("reef-{uid}")));
     configured.map_or_else(default, Path::to_path_buf)
+}
+
+/// Returns whether a folder is neither this user's nor root's, as the variable of the user before
+/// `su` or `sudo -E`: a folder that is made there would keep that user out of it.
+fn is_foreign(folder: &Path, user: u32) -> bool {
+    std::fs::metadata(folder).is_ok_and(|facts| ![user, 0].contains(&facts.uid()))
 }
 
 /// Creates the folder of the sockets. Only the daemon's user may be able to write to it.
@@ -179,6 +186,8 @@ mod tests {
         let said = connect(Some(&path), "x.sock").unwrap_err().to_string();
         assert!(said.ends_with("x.sock: must belong to user 0, belongs to user 12345"), "{said}");
         chown(&path, Some(12345), None).unwrap();
+        assert!(is_foreign(&path, 0) && is_foreign(&path, 12344) && !is_foreign(&path, 12345));
+        assert!(!is_foreign(&path.join("missing"), 0), "it can be made");
         let said = make_folder(&path).unwrap_err().to_string();
         assert!(said.ends_with("must belong to user 0, belongs to user 12345"), "{said}");
         std::fs::remove_dir_all(&path).unwrap();
