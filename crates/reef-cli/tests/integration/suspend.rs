@@ -424,6 +424,28 @@ fn swappable_program_returns_after_a_return_refused_halfway() {
     assert!(program.ends_right());
 }
 
+/// As by Ctrl-Z: it would take the request whenever it goes on.
+#[test]
+fn stopped_swappable_program_is_refused_and_runs_on() {
+    let mut machine = Machine::new("suspend-swappable-stopped");
+    machine.mib = Some(1024);
+    let mut program = machine.start_with("inside 64", Some(&["--swappable"]));
+    program.answers();
+    let said = program.says_of_its_memory("in"); // its socket is open
+    assert!(said.starts_with("refused "), "{said}");
+    // SAFETY: a signal to a child of this process.
+    let send = |signal| assert_eq!(unsafe { libc::kill(program.pid as i32, signal) }, 0);
+    let state = || std::fs::read_to_string(format!("/proc/{}/stat", program.pid)).unwrap();
+    send(libc::SIGSTOP);
+    assert!(machine.in_time(|| state().contains(") T ")));
+    let error = machine.refuses(&["suspend", &program.target()]);
+    assert!(error.contains("it is stopped: SIGCONT, or its debugger, must continue it first"), "{error}");
+    send(libc::SIGCONT);
+    machine.works(&["suspend", &program.target()]);
+    machine.works(&["resume", &program.target()]);
+    assert!(program.ends_right());
+}
+
 #[test]
 fn swappable_program_that_cannot_be_suspended_runs_on() {
     let mut machine = Machine::new("suspend-swappable-busy");
