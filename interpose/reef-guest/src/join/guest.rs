@@ -169,11 +169,17 @@ impl Link {
         let socket = socket.map_err(unreachable)?;
         let link = Self(above_standard(socket).map_err(Refusal::Unreachable)?);
         let address = SocketAddrUnix::new(path).map_err(unreachable)?;
-        let left = until.saturating_duration_since(Instant::now()).max(MIN_TIMEOUT);
-        let _ = set_socket_timeout(&link.0, Timeout::Send, Some(left)); // or it has no bound
-        match connect(&link.0, &address) {
-            Err(Errno::AGAIN) => Err(Refusal::Unreachable(io::ErrorKind::TimedOut.into())),
-            connected => connected.map(|()| link).map_err(unreachable),
+        loop {
+            let left = until.saturating_duration_since(Instant::now()).max(MIN_TIMEOUT);
+            let _ = set_socket_timeout(&link.0, Timeout::Send, Some(left)); // or it has no bound
+            match connect(&link.0, &address) {
+                Err(Errno::INTR) if Instant::now() < until => {}
+                Err(Errno::AGAIN | Errno::INTR) => {
+                    return Err(Refusal::Unreachable(io::ErrorKind::TimedOut.into()));
+                }
+                Err(error) => return Err(unreachable(error)),
+                Ok(()) => return Ok(link),
+            }
         }
     }
 
