@@ -7,8 +7,8 @@
 //! ahead, and [`colocation`] what passes next to busy real-time programs. A guest gets its page by
 //! [`join`], and a daemon gives it by [`registry`]. [`limit`] bounds the memory and the time of a
 //! job on a device. [`library_path`] finds and opens the driver's libraries, and [`thunk!`] defines
-//! functions that jump into them. [`profile`] counts and times a program's calls. [`swap`] asks a program to
-//! leave its GPU's memory.
+//! functions that jump into them. [`profile`] counts and times a program's calls. [`swap`] asks a
+//! program to leave its GPU's memory.
 //!
 //! Nothing here calls a driver or keeps global state, and nothing on the path of a launch
 //! allocates.
