@@ -1,7 +1,7 @@
 //! Paths at which a library of NVIDIA's driver may be, and its opening, for the libraries that
 //! replace it.
 
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[cfg(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]
 use std::ffi::{CStr, CString, c_void};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -73,12 +73,10 @@ fn folders(path: &OsStr) -> Vec<PathBuf> {
 /// linked like that, and `RTLD_DEEPBIND` does it for others. A program with a `malloc` of its own
 /// (jemalloc, tcmalloc, sanitizers) does without: a library that is bound to the C library would
 /// free there what `strdup` has from that `malloc`, and sanitizers end the process.
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[cfg(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]
 pub fn open(path: &Path, function: &CStr, own: usize) -> Option<usize> {
     let name = CString::new(path.canonicalize().ok()?.as_os_str().as_bytes()).ok()?;
-    let malloc = base(libc::malloc as *const () as usize);
-    let is_usual = malloc == base(libc::gnu_get_libc_version as *const () as usize);
-    let deep = if is_usual { libc::RTLD_DEEPBIND } else { 0 };
+    let deep = if has_own_malloc() { 0 } else { libc::RTLD_DEEPBIND };
     // SAFETY: the library's initialisers are what every program with it runs.
     let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL | deep) };
     if handle.is_null() {
@@ -86,17 +84,35 @@ pub fn open(path: &Path, function: &CStr, own: usize) -> Option<usize> {
     }
     // SAFETY: a handle, and a string.
     let found = unsafe { libc::dlsym(handle, function.as_ptr()) };
+    let base = |address| symbol_at(address).0;
     (!found.is_null() && base(found as usize) != base(own)).then_some(handle as usize)
 }
 
-/// Returns the base address of the library that holds this address.
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-fn base(address: usize) -> usize {
-    // SAFETY: all zero is a value of this struct, which the call fills in.
+/// Returns whether the program has a `malloc` of its own. A program at fixed addresses that uses
+/// `malloc` as a pointer, as Debian's Python, has an entry of that name which defines nothing. So
+/// a function that few use as a pointer counts as well.
+#[cfg(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]
+fn has_own_malloc() -> bool {
+    let (usual, _) = symbol_at(libc::gnu_get_libc_version as *const () as usize);
+    let all = [libc::malloc as *const () as usize, libc::posix_memalign as *const () as usize];
+    all.map(symbol_at).iter().any(|(base, is_defined)| *is_defined && *base != usual)
+}
+
+/// Returns the base address of the library that holds this address, and whether that defines the
+/// symbol there.
+#[cfg(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64"))]
+fn symbol_at(address: usize) -> (usize, bool) {
+    const SYMBOL_ENTRY: i32 = 1; // RTLD_DL_SYMENT
+    const UNDEFINED: u16 = 0; // SHN_UNDEF
+    let mut entry = std::ptr::null_mut();
+    // SAFETY: all zero is a value of this struct, which the call fills in. It gives null, or an
+    // entry of a library that stays open meanwhile.
     unsafe {
         let mut info: libc::Dl_info = std::mem::zeroed();
-        libc::dladdr(address as *const c_void, &raw mut info);
-        info.dli_fbase as usize
+        let address = address as *const c_void;
+        libc::dladdr1(address, &raw mut info, &raw mut entry, SYMBOL_ENTRY);
+        let entry = entry.cast::<libc::Elf64_Sym>().as_ref();
+        (info.dli_fbase as usize, entry.is_some_and(|entry| entry.st_shndx != UNDEFINED))
     }
 }
 

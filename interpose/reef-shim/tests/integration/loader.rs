@@ -214,6 +214,44 @@ fn driver_is_opened_in_a_program_with_a_malloc_of_its_own() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
+/// Program that says how each library is opened. Its code names an address of `malloc`, which is
+/// then the program's own.
+const POINTER: &str = "
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+void *(*volatile pointer)(size_t);
+void *dlopen(const char *name, int flags) {
+    void *(*real)(const char *, int) = (void *(*)(const char *, int))dlsym(RTLD_NEXT, \"dlopen\");
+    printf(\"%d \", !!(flags & RTLD_DEEPBIND));
+    return real(name, flags);
+}
+int main(void) {
+    pointer = malloc;
+    void *driver = dlopen(\"libcuda.so.1\", RTLD_NOW);
+    unsigned (*init)(unsigned) = (unsigned (*)(unsigned))dlsym(driver, \"cuInit\");
+    printf(\"%u\\n\", init(0));
+}
+";
+
+#[test]
+fn program_with_a_pointer_to_malloc_has_the_usual_one() {
+    let folder = folder("pointer");
+    let (source, program) = (folder.join("pointer.c"), folder.join("pointer"));
+    std::fs::write(&source, POINTER).unwrap();
+    let mut cc = Command::new("cc");
+    cc.args(["-fno-pie", "-no-pie", "-rdynamic", "-o"]).arg(&program).arg(&source).arg("-ldl");
+    if !cc.output().is_ok_and(|built| built.status.success()) {
+        return processes::skip("no C compiler");
+    }
+    let mut command = Command::new(&program);
+    let output = command.env("LD_PRELOAD", library(SHIM)).env("REEF_CUDA", library(FAKE)).output();
+    // By the program itself, and by the library.
+    assert_eq!(String::from_utf8_lossy(&output.unwrap().stdout), "0 1 0\n");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
 #[test]
 fn without_a_driver_there_is_no_device() {
     let shim = library(SHIM);
