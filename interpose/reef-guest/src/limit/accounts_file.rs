@@ -167,9 +167,9 @@ impl AccountsReader {
     }
 }
 
-/// Gives a new file its length, which another process may do at the same time, and any file all of
-/// its blocks: a process is killed when it writes to mapped memory for which a full file system has
-/// no block.
+/// Gives a file all of its blocks: a process is killed when it writes to mapped memory for which a
+/// full file system has no block. Then gives a new one its length, which another process may do at
+/// the same time.
 fn take_room(file: &OwnedFd) -> io::Result<()> {
     const BYTES: u64 = ACCOUNTS_BYTES as u64;
     let there = u64::try_from(fstat(file)?.st_size).unwrap_or(0);
@@ -177,12 +177,16 @@ fn take_room(file: &OwnedFd) -> io::Result<()> {
         let why = format!("not accounts: must have {BYTES} bytes, got {there}");
         return Err(io::Error::other(why));
     }
-    match retry_on_intr(|| fallocate(file, FallocateFlags::empty(), 0, BYTES)) {
-        // This file system gives no blocks ahead.
-        Err(Errno::OPNOTSUPP) if there == 0 => Ok(ftruncate(file, BYTES)?),
-        Err(Errno::OPNOTSUPP) => Ok(()),
-        taken => Ok(taken?),
+    // Not the length: a refusal may leave a part of it.
+    match retry_on_intr(|| fallocate(file, FallocateFlags::KEEP_SIZE, 0, BYTES)) {
+        // This file system gives no blocks ahead, or a sandbox forbids the call.
+        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM) => {}
+        taken => taken?,
     }
+    if there == 0 {
+        ftruncate(file, BYTES)?;
+    }
+    Ok(())
 }
 
 fn named(folder: &Path) -> impl Fn(io::Error) -> io::Error {
