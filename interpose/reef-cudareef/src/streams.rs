@@ -183,7 +183,8 @@ mod tests {
     #[test]
     fn thread_with_a_small_stack_enables_a_stream() {
         let _registers = REGISTERS.lock();
-        let small = thread::Builder::new().stack_size(60 << 10);
+        // A copy of a page or two, which is 64 KiB, has no room.
+        let small = thread::Builder::new().stack_size(96 << 10);
         let enabled = small.spawn(|| {
             fake::set_context(3); // no slots yet
             (enable(0x30), disable(0x30))
