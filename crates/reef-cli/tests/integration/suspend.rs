@@ -383,8 +383,6 @@ fn swappable_program_without_a_record_returns() {
     assert!(program.ends_right());
 }
 
-/// The first piece of 128 MiB has room, and the second one has none: the host has released the
-/// pages of the first.
 /// Such as a worker that loads data. The driver refuses its calls, as without REEF.
 #[test]
 fn child_of_a_program_off_the_gpu_waits_for_nothing() {
@@ -401,6 +399,8 @@ fn child_of_a_program_off_the_gpu_waits_for_nothing() {
     assert!(program.ends_right());
 }
 
+/// The first piece of 128 MiB has room, and the second one has none: the host has released the
+/// pages of the first.
 #[test]
 fn swappable_program_returns_after_a_return_refused_halfway() {
     let mut machine = Machine::new("suspend-swappable-halfway");
@@ -437,10 +437,12 @@ fn stopped_swappable_program_is_refused_and_runs_on() {
     let send = |signal| assert_eq!(unsafe { libc::kill(program.pid as i32, signal) }, 0);
     let state = || std::fs::read_to_string(format!("/proc/{}/stat", program.pid)).unwrap();
     send(libc::SIGSTOP);
-    assert!(machine.in_time(|| state().contains(") T ")));
-    let error = machine.refuses(&["suspend", &program.target()]);
-    assert!(error.contains("it is stopped: SIGCONT, or its debugger, must continue it first"), "{error}");
-    send(libc::SIGCONT);
+    let is_stopped = machine.in_time(|| state().contains(") T "));
+    let output = machine.reef(&["suspend", &program.target()]);
+    send(libc::SIGCONT); // before anything fails: it would stay
+    let error = text(&output.stderr);
+    assert!(error.contains("it is stopped: SIGCONT, or its debugger"), "{error}");
+    assert_eq!((is_stopped, output.status.code()), (true, Some(1)), "{error}");
     machine.works(&["suspend", &program.target()]);
     machine.works(&["resume", &program.target()]);
     assert!(program.ends_right());
