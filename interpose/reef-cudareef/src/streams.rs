@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn thread_with_a_small_stack_enables_a_stream() {
         let _registers = REGISTERS.lock();
-        // A copy of a page or two, which is 64 KiB, has no room.
+        // Without room for copies of a page, which has 64 KiB.
         let small = thread::Builder::new().stack_size(96 << 10);
         let enabled = small.spawn(|| {
             fake::set_context(3); // no slots yet

@@ -132,8 +132,8 @@ pub(super) fn files(program: &Program) -> String {
     format!("{untouched} {}", program.value())
 }
 
-/// As [`files`], where `close_range` is unknown, as before Linux 5.9. A container may forbid what is
-/// used in its place: nothing is unknown then.
+/// As [`files`], where `close_range` is unknown, as before Linux 5.9. It stays known in a container
+/// that forbids the calls in its place.
 pub(super) fn old_files(program: &Program) -> String {
     // SAFETY: the table of files of a thread that ends.
     let unshares = std::thread::spawn(|| unsafe { libc::unshare(libc::CLONE_FILES) } == 0);
