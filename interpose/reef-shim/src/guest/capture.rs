@@ -22,11 +22,14 @@ struct Origin {
     names: Names,
 }
 
-/// Stream's handle, and its thread if the handle names another stream in each thread.
-type Names = (usize, usize);
+/// Stream's handle, its thread if the handle names another stream in each thread, and its context
+/// if the handle names another stream in each context.
+type Names = (usize, usize, usize);
 
 fn names(stream: Stream) -> Names {
-    (stream.0, if stream.is_own() { thread::number() } else { 0 })
+    let thread = if stream.is_own() { thread::number() } else { 0 };
+    let context = if stream.is_default() { calls::context() } else { 0 };
+    (stream.0, thread, context)
 }
 
 fn origins() -> MutexGuard<'static, Vec<Origin>> {

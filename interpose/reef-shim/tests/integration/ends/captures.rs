@@ -92,6 +92,30 @@ fn captures_into_a_graph_have_gates_once_it_is_instantiated() {
     });
 }
 
+/// A thread's own stream has the same handle on each device. The end of one capture is not that of
+/// the other one.
+#[test]
+fn threads_own_streams_are_captured_on_two_devices() {
+    let name = "captures::threads_own_streams_are_captured_on_two_devices";
+    run_alone(name, "be", "1", |program| {
+        let (program, _) = begun(program);
+        let (driver, mut graph) = (program.driver, 0_usize);
+        let second = program.use_device(1);
+        assert_eq!(call!(driver, cuStreamBeginCapture_v2_ptsz(0, 2)), 0);
+        let first = program.use_device(0);
+        assert_eq!(call!(driver, cuStreamBeginCapture_v2_ptsz(0, 2)), 0);
+        assert_eq!(call!(driver, cuCtxSetCurrent(second)), 0);
+        assert_eq!(call!(driver, cuStreamEndCapture_ptsz(0, &raw mut graph)), 0);
+        assert_eq!(call!(driver, cuCtxSetCurrent(first)), 0);
+        for value in 0..3 {
+            let (mix, memory) = (program.mix, program.memory);
+            assert_eq!(driver.launch("cuLaunchKernel_ptsz", mix, 0, memory, value), 0);
+        }
+        assert_eq!(call!(driver, cuStreamEndCapture_ptsz(0, &raw mut graph)), 0);
+        assert_eq!(Graph { handle: graph, ..Graph::new(driver, program.mix) }.nodes(), 3);
+    });
+}
+
 /// The second capture has gates where the first one had them, and none where that had none.
 #[test]
 fn graph_is_captured_again() {
