@@ -115,9 +115,10 @@ impl Work {
     }
 }
 
-/// Returns whether a stream's handle means this stream here: that of a thread is its own.
+/// Returns whether a stream's handle means this stream here: that of a thread is its own. While it
+/// is captured it can't be asked for its number, and has no points either.
 fn has_handle(key: StreamKey, stream: Stream) -> bool {
-    !stream.is_own() || stream_key(stream) == key
+    !stream.is_own() || (!calls::is_capturing(stream) && stream_key(stream) == key)
 }
 
 /// Finds out which frees of a device's pools streams have reached. The lock is not held meanwhile.

@@ -5,6 +5,7 @@
 
 use crate::driver::names;
 use crate::driver::slots::real;
+use reef_cuda_abi::codes::CAPTURE_IMPLICIT;
 use std::ffi::{c_char, c_void};
 
 /// Handle of a stream, with separate numbers for default streams: 1 is the legacy one, 2 the
@@ -181,10 +182,16 @@ pub(crate) fn in_context<T>(other: usize, calls: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Returns whether a stream is being captured, as far as the driver says so.
+/// Returns whether a stream is being captured, or a call that uses it would break a capture. That
+/// is so for the legacy stream while one that it waits for is captured: the driver says only that
+/// it can't say.
 pub(crate) fn is_capturing(stream: Stream) -> bool {
     let (mut status, mut id) = (0, 0);
-    capture_info(stream.0, &mut status, &mut id) == Some(0) && status != 0
+    match capture_info(stream.0, &mut status, &mut id) {
+        Some(0) => status != 0,
+        Some(code) => code == CAPTURE_IMPLICIT,
+        None => false,
+    }
 }
 
 /// Returns the number of the capture that a stream is part of, as far as the driver says so. No

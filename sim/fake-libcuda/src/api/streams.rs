@@ -16,6 +16,9 @@ static DRIVER: Mutex<()> = Mutex::new(());
 /// True: captures end before calls that would add to them.
 static CAPTURES_END: LazyLock<bool> = LazyLock::new(|| setting("REEF_FAKE_CAPTURES_END", 0) != 0);
 
+/// True: uses of a legacy stream break the captures of blocking streams.
+static LEGACY_BREAKS: LazyLock<bool> = LazyLock::new(|| setting("REEF_FAKE_LEGACY_BREAKS", 0) != 0);
+
 fn driver() -> MutexGuard<'static, ()> {
     DRIVER.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
@@ -83,6 +86,13 @@ fn give_resolved(stream: u64, op: Op) -> Result<(), u32> {
     while stream_record(&mut world, stream)?.queue.len() >= depth {
         world = CHANGED.wait(world).unwrap_or_else(|poisoned| poisoned.into_inner());
     }
+    let broken = broken_by(&world, stream);
+    if !broken.is_empty() {
+        for capture in broken {
+            invalidate(&mut world, capture);
+        }
+        return Err(CAPTURE_IMPLICIT);
+    }
     if matches!(op, Op::Wait { .. } | Op::Write(..)) {
         world.waits += 1;
     }
@@ -100,6 +110,17 @@ fn give_resolved(stream: u64, op: Op) -> Result<(), u32> {
     world.push(stream, op);
     CHANGED.notify_all();
     Ok(())
+}
+
+/// The captures that a use of this stream breaks, if it is a legacy one: those of its context's
+/// blocking streams. Only with `REEF_FAKE_LEGACY_BREAKS=1`.
+pub(crate) fn broken_by(world: &World, stream: u64) -> Vec<u64> {
+    if !*LEGACY_BREAKS || stream & 0xf != 1 {
+        return Vec::new();
+    }
+    let of = |other: &&Stream| other.is_blocking && other.context == stream >> 40;
+    let captures = world.streams.values().filter(of).filter_map(|other| other.capture.as_ref());
+    captures.map(|(capture, _)| *capture).collect()
 }
 
 /// Returns whether a stream is part of a capture.

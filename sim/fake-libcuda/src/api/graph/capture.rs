@@ -1,7 +1,7 @@
 //! Streams that are captured: into new graphs, into graphs that are there, or for others.
 
 use crate::api::export::{give, ptsz};
-use crate::api::streams::{resolve, stream_record};
+use crate::api::streams::{broken_by, resolve, stream_record};
 use crate::engine::graph::{Capture, Goal};
 use crate::engine::world::{World, world};
 use reef_cuda_abi::codes::*;
@@ -159,6 +159,9 @@ unsafe fn is_capturing(is_ptsz: bool, stream: usize, status: *mut u32) -> u32 {
 unsafe fn info(is_ptsz: bool, handle: usize, status: *mut u32, id: *mut u64) -> u32 {
     let mut world = world();
     let stream = resolve(&mut world, is_ptsz, handle);
+    if stream.is_ok_and(|stream| !broken_by(&world, stream).is_empty()) {
+        return CAPTURE_IMPLICIT;
+    }
     let known = match stream.and_then(|stream| stream_record(&mut world, stream)) {
         Ok(known) => known.capture.as_ref().map(|(id, _)| *id),
         Err(code) => return code,

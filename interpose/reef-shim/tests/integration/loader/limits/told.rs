@@ -223,3 +223,31 @@ fn report_has_the_last_refused_graph() {
     let line = "  device 0: the last refused graph needed 300 MiB; 0 bytes were used, 0 bytes of it by graphs and 0 bytes by contexts; graphs of a stream share memory\n";
     assert!(text.contains(line), "{text}");
 }
+
+/// Asks for its memory while a stream is captured that the legacy one waits for, and while its own
+/// one is. It has freed memory in the legacy stream and in its own before.
+#[test]
+#[ignore = "is a program that another test runs"]
+fn asks_in_captures() {
+    let driver = Driver::open(&library(SHIM));
+    assert_eq!((call!(driver, cuInit(0)), call!(driver, cuCtxSetCurrent(1))), (0, 0));
+    let [mut at, mut stream, mut graph, mut left, mut total] = [0_usize; 5];
+    assert_eq!(call!(driver, cuStreamCreate(&raw mut stream, 0)), 0);
+    for captured in [stream, 2] {
+        for of in [1, 2] {
+            assert_eq!(call!(driver, cuMemAllocAsync(&raw mut at, 1 << 20, of)), 0);
+            assert_eq!(call!(driver, cuMemFreeAsync(at, of)), 0);
+        }
+        assert_eq!(call!(driver, cuStreamBeginCapture_v2(captured, 2)), 0);
+        assert_eq!(call!(driver, cuMemGetInfo_v2(&raw mut left, &raw mut total)), 0);
+        assert_eq!(call!(driver, cuStreamEndCapture(captured, &raw mut graph)), 0, "{captured}");
+    }
+}
+
+#[test]
+fn question_for_memory_breaks_no_capture() {
+    let (job, program) = (Job::new("captures"), "loader::limits::told::asks_in_captures");
+    let mut command = job.command(program);
+    let (is_right, text) = run(command.env("REEF_FAKE_LEGACY_BREAKS", "1"), program);
+    assert!(is_right, "{text}");
+}
