@@ -71,6 +71,10 @@ pub(super) struct MemoryParams {
 const CHILD: u32 = 4;
 const MEMORY: u32 = 10;
 const FREE: u32 = 11;
+/// `CU_MEM_ALLOCATION_TYPE_MANAGED`: it moves to where it is used.
+const MANAGED: u32 = 2;
+/// `CU_MEM_LOCATION_TYPE_HOST`, `…_HOST_NUMA` and `…_HOST_NUMA_CURRENT`.
+const HOST: [u32; 3] = [2, 3, 4];
 /// Unit in which the driver allocates memory for graphs, in bytes.
 const MEMORY_UNIT: u64 = 2 << 20;
 mod raw {
@@ -134,17 +138,26 @@ pub(super) enum Memory {
     None,
 }
 
+impl MemoryParams {
+    /// Returns whether the memory is the host's.
+    fn is_of_host(&self) -> bool {
+        self.kind != MANAGED && HOST.contains(&self.location)
+    }
+}
+
 pub(super) fn memory_of(node: usize) -> Memory {
     let (mut kind, mut child, mut address, mut params) = (0, 0, 0, MemoryParams::default());
     let _ = raw::kind(node, &mut kind); // an error leaves a kind that isn't matched below
     match kind {
         CHILD if raw::child(node, &mut child) == Some(0) => Memory::Inside(child),
         FREE if raw::free(node, &mut address) == Some(0) => Memory::Freed { address },
-        MEMORY if raw::memory(node, &mut params) == Some(0) => Memory::Allocated {
-            ordinal: params.ordinal,
-            bytes: round_up(params.bytes, MEMORY_UNIT),
-            address: params.address,
-        },
+        MEMORY if raw::memory(node, &mut params) == Some(0) && !params.is_of_host() => {
+            Memory::Allocated {
+                ordinal: params.ordinal,
+                bytes: round_up(params.bytes, MEMORY_UNIT),
+                address: params.address,
+            }
+        }
         _ => Memory::None,
     }
 }

@@ -11,6 +11,16 @@ impl World {
         self.graph_memory.addresses.insert(at);
     }
 
+    /// The memory of a node is the host's.
+    pub(crate) fn note_of_host(&mut self, at: usize) {
+        self.graph_memory.of_host.insert(at);
+    }
+
+    /// Returns whether the memory of a node is the host's.
+    pub(crate) fn is_of_host(&self, at: usize) -> bool {
+        self.graph_memory.of_host.contains(&at)
+    }
+
     /// Takes memory for an executable graph in a stream. False: there is none left.
     pub(crate) fn back(&mut self, exec: usize, stream: u64) -> bool {
         let (mut bytes, mut live) = (0, HashMap::new());
@@ -30,6 +40,7 @@ impl World {
     ) {
         for node in self.graphs.get(&graph).into_iter().flatten() {
             match node.op {
+                Op::Memory { at, .. } if self.is_of_host(at) => {}
                 Op::Memory { at, bytes } => {
                     *now += bytes.next_multiple_of(PAGE);
                     live.insert(at, bytes.next_multiple_of(PAGE));

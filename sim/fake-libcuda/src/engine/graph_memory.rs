@@ -25,8 +25,9 @@ pub(crate) struct GraphMemory {
     pages: BTreeSet<u64>,
     last: u64,
     execs: HashMap<usize, Backing>,
-    /// Addresses of nodes' memory.
+    /// Addresses of nodes' memory, and those among them that are memory of the host.
     pub(super) addresses: HashSet<usize>,
+    pub(super) of_host: HashSet<usize>,
 }
 
 /// Memory of an executable graph.

@@ -169,9 +169,11 @@ unsafe fn end_of_memory(node: usize, at: *mut usize) -> u32 {
 }
 
 unsafe fn memory(node: usize, params: *mut [usize; 15]) -> u32 {
-    let Ok(Op::Memory { at, bytes }) = op(&mut world(), node) else { return INVALID_VALUE };
+    let mut world = world();
+    let Ok(Op::Memory { at, bytes }) = op(&mut world, node) else { return INVALID_VALUE };
     let mut words = [0; 15];
-    (words[1], words[13], words[14]) = (1, bytes as usize, at); // on the first device
+    let location = if world.is_of_host(at) { 2 } else { 1 }; // the host, or the first device
+    (words[1], words[13], words[14]) = (location, bytes as usize, at);
     // SAFETY: cuGraphMemAllocNodeGetParams demands `CUDA_MEM_ALLOC_NODE_PARAMS` that may be
     // written, which have 15 words; null is left out.
     unsafe { give(params, words) };

@@ -169,12 +169,20 @@ fn inner(world: &mut World, graph: usize, ownership: u32) -> Result<usize, u32> 
     }
 }
 
-/// Memory of a graph: `CUDA_MEM_ALLOC_NODE_PARAMS` ends with bytes, and the address that it gets.
+/// `CU_MEM_LOCATION_TYPE_HOST`.
+const HOST: u32 = 2;
+
+/// Memory of a graph: `CUDA_MEM_ALLOC_NODE_PARAMS` has a location in its second word, and ends with
+/// bytes, and the address that it gets.
 unsafe fn memory(words: &mut [usize]) -> Result<Op, u32> {
     let bytes = words[13].max(8);
     // SAFETY: a place of ours.
     unsafe { crate::api::memory::host_alloc(&raw mut words[14], bytes, 0) };
-    world().note_of_graphs(words[14]);
+    let mut world = world();
+    world.note_of_graphs(words[14]);
+    if words[1] as u32 == HOST {
+        world.note_of_host(words[14]);
+    }
     Ok(Op::Memory { at: words[14], bytes: words[13] as u64 })
 }
 

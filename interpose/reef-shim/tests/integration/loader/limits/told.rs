@@ -251,3 +251,29 @@ fn question_for_memory_breaks_no_capture() {
     let (is_right, text) = run(command.env("REEF_FAKE_LEGACY_BREAKS", "1"), program);
     assert!(is_right, "{text}");
 }
+
+/// Launches a graph with more memory of the host than the limit, and keeps it.
+#[test]
+#[ignore = "is a program that another test runs"]
+fn launches_a_graph_with_memory_of_the_host() {
+    let driver = Driver::open(&library(SHIM));
+    assert_eq!((call!(driver, cuInit(0)), call!(driver, cuCtxSetCurrent(1))), (0, 0));
+    let (graph, mut words, mut node) = (Graph::new(driver, 0), [0_usize; 15], 0_usize);
+    (words[0], words[1], words[13]) = (1, 2, 300 << 20);
+    let (handle, at) = (graph.handle, words.as_mut_ptr());
+    assert_eq!(call!(driver, cuGraphAddMemAllocNode(&raw mut node, handle, 0, 0, at)), 0);
+    let exec = graph.instantiate();
+    assert_eq!(call!(driver, cuGraphLaunch(exec, 0)), 0);
+    assert_eq!(call!(driver, cuCtxSynchronize()), 0);
+    let [mut left, mut total] = [0_usize; 2];
+    assert_eq!(call!(driver, cuMemGetInfo_v2(&raw mut left, &raw mut total)), 0);
+    assert_eq!((left, total), (LIMIT as usize, LIMIT as usize));
+}
+
+#[test]
+fn memory_of_the_host_in_a_graph_is_not_limited() {
+    let job = Job::new("graph-of-host");
+    let program = "loader::limits::told::launches_a_graph_with_memory_of_the_host";
+    let (is_right, text) = run(&mut job.command(program), program);
+    assert!(is_right, "{text}");
+}
