@@ -115,6 +115,10 @@ mod raw {
         ///
         /// The graph is not in use.
         destroy = cuGraphDestroy(graph: usize);
+        /// # Safety
+        ///
+        /// Nothing else names the node.
+        destroy_node = cuGraphDestroyNode(node: usize);
     }
 }
 
@@ -333,6 +337,12 @@ pub(super) fn disconnect(graph: usize, from: &[usize], to: usize) -> Option<()> 
     let to = vec![to; from.len()];
     // SAFETY: lists of this length.
     succeeded(unsafe { raw::disconnect(graph, from.as_ptr(), to.as_ptr(), from.len()) })
+}
+
+/// Removes a node of a clone, with its edges.
+pub(super) fn remove(node: usize) -> Option<()> {
+    // SAFETY: a node of a clone of ours, which nothing else names.
+    succeeded(unsafe { raw::destroy_node(node) })
 }
 
 pub(super) fn destroy(graph: usize) {

@@ -60,8 +60,12 @@ impl GatedClone {
     ) -> Option<()> {
         let clones = shape.nodes.iter().map(|node| calls::find(node.handle, graph));
         let clones: Vec<usize> = clones.collect::<Option<_>>()?;
-        let pairs = shape.nodes.iter().zip(&clones).map(|(node, clone)| (node.handle, *clone));
-        self.nodes.extend(pairs);
+        let stays = |node: &Node| !positions.are_dropped || !node.is_gate();
+        let pairs = shape.nodes.iter().zip(&clones).filter(|(node, _)| stays(node));
+        self.nodes.extend(pairs.map(|(node, clone)| (node.handle, *clone)));
+        if positions.are_dropped {
+            drop_gates(graph, shape, &clones)?;
+        }
         let place = |at: usize| {
             let (node, clone) = (shape.nodes.get(at)?, *clones.get(at)?);
             let before = node.after.iter().filter_map(|at| clones.get(*at).copied()).collect();
@@ -82,7 +86,8 @@ impl GatedClone {
         for (at, node) in shape.nodes.iter().enumerate() {
             let Kind::Child(inner) = &node.kind else { continue };
             let child = calls::child(*clones.get(at)?)?;
-            let positions = positions.child(at).cloned().unwrap_or_default();
+            let of_child = positions.child(at).cloned().unwrap_or_default();
+            let positions = GatePositions { are_dropped: positions.are_dropped, ..of_child };
             self.fill(child, inner, &positions, gate)?;
             self.children.insert(node.handle, positions);
         }
@@ -95,6 +100,19 @@ impl GatedClone {
         let of = self.nodes.iter().find(|(_, node)| **node == clone).map(|(original, _)| *original);
         of.or_else(|| self.inserted.get(&clone).copied())
     }
+}
+
+/// Removes the gates of the capture from a graph of the clone. Nodes that came after one come after
+/// the nodes before it.
+fn drop_gates(graph: usize, shape: &Shape, clones: &[usize]) -> Option<()> {
+    let all = shape.nodes.iter().zip(clones).enumerate();
+    for (at, (_, clone)) in all.clone().filter(|(_, (node, _))| !node.is_gate()) {
+        for before in shape.before_gates(at) {
+            calls::connect(graph, *clones.get(before)?, *clone)?;
+        }
+    }
+    let mut gates = all.filter(|(_, (node, _))| node.is_gate());
+    gates.try_for_each(|(_, (_, clone))| calls::remove(*clone))
 }
 
 /// Gates and slices of a node. The last slice is the node itself.

@@ -16,7 +16,8 @@ use crate::settings::settings;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Makes an executable graph at `to` by `real`, of the program's graph or of a clone with gates. A
-/// graph that kernels launch (`from_device`) may not have any.
+/// graph that kernels launch (`from_device`) may not have any, so it is made of a clone without
+/// those of its capture.
 pub(crate) fn instantiate(
     to: *mut usize,
     graph: usize,
@@ -27,7 +28,8 @@ pub(crate) fn instantiate(
     if inside.is_some() && from_device {
         catch_panics(note_from_device);
     }
-    if inside.is_some() && !from_device && !to.is_null() && instantiate_clone(to, graph, &real) {
+    let plan = || if from_device { plan_without(graph) } else { plan(graph) };
+    if inside.is_some() && !to.is_null() && instantiate_clone(to, graph, plan, &real) {
         return 0;
     }
     let code = real(graph);
@@ -46,8 +48,13 @@ fn note_from_device() {
 }
 
 /// Makes an executable graph of a clone. Returns whether there is one.
-fn instantiate_clone(to: *mut usize, graph: usize, real: impl Fn(usize) -> u32) -> bool {
-    let Some((shape, gate, all)) = catch_panics(|| plan(graph)) else { return false };
+fn instantiate_clone(
+    to: *mut usize,
+    graph: usize,
+    plan: impl FnOnce() -> Option<Plan>,
+    real: impl Fn(usize) -> u32,
+) -> bool {
+    let Some((shape, gate, all)) = catch_panics(plan) else { return false };
     for positions in all {
         let Some(gated) = catch_panics(|| insert(graph, &shape, &positions, gate)) else {
             explain::note_ungated("the driver refused to clone it or to take gates in");
@@ -72,16 +79,28 @@ fn note(exec: usize, gated: GatedClone, positions: GatePositions, gate: Gate) {
     execs::add(exec, gated, positions, gate);
 }
 
-/// Reads a graph. Returns also its gate, and the positions that are tried one after the other:
-/// without slices if the driver refuses those. `None`: the graph needs no gates, or can't have any;
-/// the report says why.
-fn plan(graph: usize) -> Option<(Shape, Gate, Vec<GatePositions>)> {
+/// Shape of a graph, its gate, and the positions that are tried one after the other.
+type Plan = (Shape, Gate, Vec<GatePositions>);
+
+/// Returns the gate of a context.
+fn gate(branch: &Branch) -> Gate {
+    Gate { context: branch.context.handle(), address: branch.context.gate() }
+}
+
+/// Reads a graph of which the gates of its capture have to be removed. `None`: it has none.
+fn plan_without(graph: usize) -> Option<Plan> {
+    let shape = Shape::read(graph).ok().filter(Shape::has_gates)?;
+    Some((shape, gate(find::current()?), vec![GatePositions::dropped()]))
+}
+
+/// Reads a graph. Positions without slices are tried if the driver refuses those. `None`: the graph
+/// needs no gates, or can't have any; the report says why.
+fn plan(graph: usize) -> Option<Plan> {
     let branch = find::current()?;
-    let context = &branch.context;
-    if context.device.is_real_time() {
+    if branch.context.device.is_real_time() {
         return None;
     }
-    let gate = Gate { context: context.handle(), address: context.gate() };
+    let gate = gate(branch);
     let shape = match shape(graph) {
         Ok(shape) => shape,
         Err(_) if was_gated(graph) => return None,

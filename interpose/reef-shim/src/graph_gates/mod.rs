@@ -7,7 +7,7 @@
 //! with a node that can't be cloned or isn't known is instantiated as it is, and counted.
 //!
 //! 1. `instantiate` reads the `shape` of a graph. `positions` says where it has gates and slices,
-//!    and `insert` puts them into a clone.
+//!    and `insert` puts them into a clone. What kernels may launch is a clone without any.
 //! 2. `execs` keeps the clone as long as the executable graph, whose nodes are named by it.
 //! 3. `update` translates the program's nodes. Parameters go to all slices of a kernel (`slices`).
 //!    If it is another kernel or size, one node is the whole kernel, and the others do nothing.

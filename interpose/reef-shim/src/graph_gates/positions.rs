@@ -9,12 +9,19 @@ use std::collections::HashSet;
 /// positions in child graphs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GatePositions {
+    /// True if the gates of the capture are removed, from child graphs too.
+    pub(super) are_dropped: bool,
     pub(super) kernels: Vec<usize>,
     pub(super) slices: Vec<(usize, NodeSlices)>,
     pub(super) children: Vec<(usize, GatePositions)>,
 }
 
 impl GatePositions {
+    /// Positions of a graph that has none, not even those of its capture.
+    pub(super) fn dropped() -> Self {
+        Self { are_dropped: true, ..Self::default() }
+    }
+
     /// Places gates so that no path through the graph is longer without one than in a captured
     /// graph.
     pub(crate) fn of(shape: &Shape) -> Self {

@@ -1,7 +1,7 @@
 //! Shape of a graph: its nodes in the driver's order, with their predecessors.
 
 use super::calls;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Nodes of a graph.
 #[derive(Debug, Default)]
@@ -69,7 +69,39 @@ impl Shape {
 impl Shape {
     /// Returns whether it has gates of its capture. Gates of child graphs don't count.
     pub(crate) fn is_gated(&self) -> bool {
-        self.nodes.iter().any(|node| matches!(node.kind, Kind::Gate))
+        self.nodes.iter().any(Node::is_gate)
+    }
+}
+
+impl Shape {
+    /// Returns whether it or a child graph has gates of its capture.
+    pub(super) fn has_gates(&self) -> bool {
+        let inner = |kind: &Kind| matches!(kind, Kind::Child(shape) if shape.has_gates());
+        self.is_gated() || self.nodes.iter().any(|node| inner(&node.kind))
+    }
+
+    /// Returns the indices of the nodes between which and this one there are gates alone.
+    pub(super) fn before_gates(&self, at: usize) -> Vec<usize> {
+        let direct = self.nodes.get(at).map(|node| node.after.clone()).unwrap_or_default();
+        let (mut open, mut seen, mut found) = (direct.clone(), HashSet::new(), Vec::new());
+        while let Some(before) = open.pop() {
+            let Some(node) = self.nodes.get(before).filter(|_| seen.insert(before)) else {
+                continue;
+            };
+            match node.kind {
+                Kind::Gate => open.extend(&node.after),
+                _ if direct.contains(&before) => {}
+                _ => found.push(before),
+            }
+        }
+        found
+    }
+}
+
+impl Node {
+    /// Returns whether it is a gate of the capture.
+    pub(super) fn is_gate(&self) -> bool {
+        matches!(self.kind, Kind::Gate)
     }
 }
 

@@ -224,6 +224,38 @@ fn graph_right_after_a_gated_kernel_has_a_gate_before_it() {
     assert_eq!(call!(driver, cuGraphExecDestroy(exec)), 0);
 }
 
+/// A driver takes no memory operations in a graph that kernels may launch.
+#[test]
+fn captured_graph_that_kernels_launch_has_no_gates() {
+    let program = program();
+    let program = program.as_ref().unwrap();
+    let (driver, stream) = (program.driver, program.stream);
+    program.launch(0);
+    program.synchronize();
+    let capture = |values: std::ops::Range<u64>| {
+        let mut handle = 0_usize;
+        assert_eq!(call!(driver, cuStreamBeginCapture_v2(stream, 2)), 0);
+        values.for_each(|value| assert_eq!(program.launch(value), 0));
+        assert_eq!(call!(driver, cuStreamEndCapture(stream, &raw mut handle)), 0);
+        Graph { handle, ..program.graph() }
+    };
+    let (captured, other) = (capture(0..180), capture(300..480));
+    let (mut exec, mut result) = (0_usize, [7_usize; 3]);
+    let code = call!(driver, cuGraphInstantiateWithFlags(&raw mut exec, captured.handle, 4));
+    assert_eq!((code, captured.nodes()), (0, 182), "the program's graph stays as it is");
+    let before = program.value();
+    program.launch_graph(exec);
+    program.synchronize();
+    assert_eq!(program.value(), mixed(before, 0..180));
+    let to = result.as_mut_ptr();
+    assert_eq!(call!(driver, cuGraphExecUpdate_v2(exec, other.handle, to)), 0);
+    let before = program.value();
+    program.launch_graph(exec);
+    program.synchronize();
+    assert_eq!(program.value(), mixed(before, 300..480));
+    assert_eq!(call!(driver, cuGraphExecDestroy(exec)), 0);
+}
+
 #[test]
 fn uncloneable_graph_waits_at_a_gate_before_it() {
     let program = program();

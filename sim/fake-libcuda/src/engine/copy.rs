@@ -61,6 +61,15 @@ impl World {
         })
     }
 
+    /// Returns whether a graph, or one inside of it, has memory operations, which the driver doesn't
+    /// take in graphs that kernels launch.
+    pub(crate) fn has_operations(&self, graph: usize) -> bool {
+        self.graphs.get(&graph).into_iter().flatten().any(|node| match node.op {
+            Op::Child(inner) => self.has_operations(inner),
+            op => op.kind() == 12,
+        })
+    }
+
     /// Returns whether a graph, or one inside of it, has memory nodes.
     pub(crate) fn has_memory(&self, graph: usize) -> bool {
         self.graphs.get(&graph).into_iter().flatten().any(|node| match node.op {

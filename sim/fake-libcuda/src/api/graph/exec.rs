@@ -46,13 +46,19 @@ struct Instantiation {
     result: u32,
 }
 
-unsafe fn instantiate(exec: *mut usize, graph: usize, _flags: u64) -> u32 {
+/// `CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH`.
+const FROM_DEVICE: u64 = 4;
+
+unsafe fn instantiate(exec: *mut usize, graph: usize, flags: u64) -> u32 {
     let mut world = world();
     if world.execs.contains(&graph) || world.moved.contains(&graph) {
         return INVALID_VALUE;
     }
     if world.has_forbidden(graph) {
         return INVALID_VALUE;
+    }
+    if flags & FROM_DEVICE != 0 && world.has_operations(graph) {
+        return NOT_SUPPORTED;
     }
     let Some(copy) = world.copy(graph, true) else { return INVALID_VALUE };
     // SAFETY: functions that instantiate demand that `exec` may be written; null is left out.
