@@ -1,6 +1,7 @@
 //! Reservation of memory before the driver allocates it.
 
 use crate::driver::calls::{self, Stream};
+use crate::guest::find;
 use crate::limit::device::Limited;
 use crate::limit::exported;
 use crate::limit::pending::{self, POLL_INTERVAL, Points};
@@ -56,14 +57,46 @@ pub(crate) fn find_room(device: &'static Limited) {
     });
 }
 
+/// Wait with a timeout. Time in which the program is held doesn't count: none of its work can end
+/// then.
+#[derive(Debug)]
+struct Wait {
+    left: Duration,
+    polled: Instant,
+}
+
+impl Wait {
+    fn new(timeout: Duration, now: Instant) -> Self {
+        Self { left: timeout, polled: now }
+    }
+
+    /// Counts the time since the last poll. Returns whether none is left.
+    fn is_over(&mut self, now: Instant, is_held: bool) -> bool {
+        let passed = now.saturating_duration_since(self.polled);
+        self.polled = now;
+        if !is_held {
+            self.left = self.left.saturating_sub(passed);
+        }
+        self.left.is_zero()
+    }
+}
+
+/// Returns whether the gate of the current context is closed.
+fn is_held() -> bool {
+    let branch = find::find_context(calls::context());
+    branch.is_some_and(|branch| branch.context.device.page.holders.is_closed())
+}
+
 /// Tries to reserve whenever work has ended that may give memory back, until it succeeds. Ends
-/// after `timeout`, or when no such work is left. Returns whether it has succeeded.
+/// after `timeout`, without the time in which the program is held, or when no such work is left.
+/// Returns whether it has succeeded.
 pub(crate) fn await_room(
     device: &'static Limited,
     timeout: Duration,
     mut try_reserve: impl FnMut() -> bool,
 ) -> bool {
-    let begin = Instant::now();
+    let mut wait = Wait::new(timeout, Instant::now());
+    let mut is_late = || wait.is_over(Instant::now(), is_held());
     calls::with_relaxed_capture(|| {
         let mut work = Work::record();
         loop {
@@ -72,10 +105,10 @@ pub(crate) fn await_room(
             if try_reserve() {
                 return true;
             }
-            if work.is_over() || begin.elapsed() >= timeout {
+            if work.is_over() || is_late() {
                 return false;
             }
-            while !work.settle() && begin.elapsed() < timeout {
+            while !work.settle() && !is_late() {
                 std::thread::sleep(POLL_INTERVAL);
             }
         }
@@ -135,5 +168,20 @@ pub(crate) fn settle_frees(device: &'static Limited) {
     for at in reached {
         let (key, _, number) = known[at];
         stores.reached(key, number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_in_which_a_program_is_held_is_not_waited() {
+        let (begin, second) = (Instant::now(), Duration::from_secs(1));
+        let mut wait = Wait::new(second, begin);
+        assert!(!wait.is_over(begin + 100 * second, true));
+        assert!(!wait.is_over(begin + 100 * second + second / 2, false));
+        assert!(!wait.is_over(begin + 200 * second, true));
+        assert!(wait.is_over(begin + 200 * second + second / 2, false));
     }
 }
