@@ -372,6 +372,24 @@ static CUresult imported() {
     }
 }
 
+static CUresult captures() { // questions for memory while streams are captured, after frees in the default streams
+    CUstream blocking;
+    MUST(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
+    for (CUstream captured : {blocking, CU_STREAM_PER_THREAD}) {
+        CUdeviceptr at;
+        CUgraph graph;
+        size_t left, total;
+        for (CUstream of : {CU_STREAM_LEGACY, CU_STREAM_PER_THREAD}) {
+            MUST(cuMemAllocAsync(&at, MIB, of));
+            MUST(cuMemFreeAsync(at, of));
+        }
+        MUST(cuStreamBeginCapture(captured, CU_STREAM_CAPTURE_MODE_RELAXED));
+        MUST(cuMemGetInfo(&left, &total));
+        TRY(cuStreamEndCapture(captured, &graph));
+    }
+    return CUDA_SUCCESS;
+}
+
 static CUresult pageable() { // ordinary memory, where the device has access to it
     int access = 0;
     MUST(cuDeviceGetAttribute(&access, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS, 0));
@@ -406,6 +424,7 @@ static CUresult run(const std::string& name) {
     if (name == "exports-closed") return exported(true);
     if (name == "exports-open") return exported(false);
     if (name == "imported") return imported();
+    if (name == "captures") return captures();
     if (name == "pageable") return pageable();
     printf("no case %s; ", name.c_str());
     return CUDA_ERROR_INVALID_VALUE;
