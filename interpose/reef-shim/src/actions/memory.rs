@@ -78,7 +78,10 @@ pub(crate) fn allocate_array(
     to: *mut usize,
     real: impl FnOnce() -> u32,
 ) -> u32 {
-    if bytes == 0 || bytes > MAX_SHARED {
+    if bytes == 0 {
+        return make_sparse(kind, to, real);
+    }
+    if bytes > MAX_SHARED {
         return allocate(kind, round_up(bytes, BLOCK), to, real);
     }
     let Some(_inside) = Inside::limited() else { return real() };
@@ -103,6 +106,19 @@ pub(crate) fn allocate_array(
         drop(turn);
         code
     })
+}
+
+/// Makes an array without memory by `real`. It is noted, because what is mapped into it ends with
+/// its context.
+fn make_sparse(kind: Kind, to: *const usize, real: impl FnOnce() -> u32) -> u32 {
+    let Some(_inside) = Inside::limited() else { return real() };
+    let code = real();
+    // SAFETY: null, or where the driver has just written.
+    let handle = unsafe { to.as_ref() }.filter(|_| code == 0);
+    if let (Some(handle), LimitState::Limited(device)) = (handle, device::current()) {
+        charges::note(kind, *handle, Charge::new(device, 0, primary::owner()));
+    }
+    code
 }
 
 /// Places an array in a block that small arrays share, or reserves a new one. `None`: there is no
@@ -343,7 +359,11 @@ impl Ending {
         let Some(limits) = limits else { return };
         let _inside = Inside::limited();
         if has_ended {
-            charges::end_context(context, limits.charge);
+            for array in charges::end_context(context, limits.charge) {
+                let mut memory = memory_table();
+                let held = memory.begin_take(Holder::Array(array), |_| true);
+                memory.end_take(held, true);
+            }
             pending::end_context(context, limits.pending);
             stores().end_context(context, limits.free);
         }

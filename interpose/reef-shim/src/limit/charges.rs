@@ -196,15 +196,17 @@ pub(crate) fn last() -> u64 {
 }
 
 /// Gives back all allocations that ended with a context: those up to this number. Later ones are of
-/// another context that has its handle.
-pub(crate) fn end_context(context: usize, last: u64) {
-    let mut gone = Vec::new();
-    charges().retain(|_, charge| {
+/// another context that has its handle. Returns the arrays among them.
+pub(crate) fn end_context(context: usize, last: u64) -> Vec<usize> {
+    let (mut gone, mut arrays) = (Vec::new(), Vec::new());
+    charges().retain(|(kind, handle), charge| {
         let stays = charge.context != context || charge.number > last;
         if !stays {
             gone.push(*charge);
+            arrays.extend(matches!(kind, Kind::Array | Kind::Mipmapped).then_some(*handle));
         }
         stays
     });
     gone.into_iter().for_each(Charge::end);
+    arrays
 }

@@ -69,6 +69,7 @@ impl World {
         for at in its {
             self.asked.get_mut(&at).into_iter().for_each(|(_, owner)| *owner = 0);
             self.end_taken(at).into_iter().for_each(give_back);
+            self.take_out(at, &|_| true); // if it is an array
         }
         self.shared_blocks.spare.truncate(spare);
     }

@@ -52,8 +52,8 @@ unsafe fn make(to: *mut usize, bytes: u64) -> u32 {
         _ => round_up(bytes, ARRAY),
     };
     let mut world = world();
+    let owner = current(&mut world).map_or(0, |context| context.owner);
     let place = if is_small {
-        let owner = current(&mut world).map_or(0, |context| context.owner);
         world.shared_blocks.allocate((owner, true), bytes as usize)
     } else {
         device_memory::take(bytes).then_some(0)
@@ -64,6 +64,7 @@ unsafe fn make(to: *mut usize, bytes: u64) -> u32 {
         world.small_arrays.insert(handle, place);
     }
     world.taken.insert(handle, bytes);
+    world.asked.insert(handle, (bytes as usize, owner));
     // SAFETY: functions that create arrays demand that `to` may be written; null is left out.
     unsafe { give(to, handle) };
     SUCCESS
@@ -71,7 +72,9 @@ unsafe fn make(to: *mut usize, bytes: u64) -> u32 {
 
 unsafe fn end(handle: usize) -> u32 {
     super::pieces::leave(handle, &|_| true);
-    let bytes = world().end_taken(handle);
+    let mut world = world();
+    world.asked.remove(&handle);
+    let bytes = world.end_taken(handle);
     bytes.map(give_back).map_or(INVALID_HANDLE, |()| SUCCESS)
 }
 

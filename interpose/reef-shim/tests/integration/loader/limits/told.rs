@@ -277,3 +277,39 @@ fn memory_of_the_host_in_a_graph_is_not_limited() {
     let (is_right, text) = run(&mut job.command(program), program);
     assert!(is_right, "{text}");
 }
+
+/// Ends a context with a sparse array, which alone has a piece of memory.
+#[test]
+#[ignore = "is a program that another test runs"]
+fn ends_a_context_with_a_sparse_array() {
+    let driver = Driver::open(&library(SHIM));
+    assert_eq!((call!(driver, cuInit(0)), call!(driver, cuCtxSetCurrent(1))), (0, 0));
+    let left = || {
+        let [mut left, mut total] = [0_usize; 2];
+        assert_eq!(call!(driver, cuMemGetInfo_v2(&raw mut left, &raw mut total)), 0);
+        left
+    };
+    let (before, [mut context, mut array, mut handle]) = (left(), [0_usize; 3]);
+    assert_eq!(call!(driver, cuCtxCreate_v2(&raw mut context, 0, 0)), 0);
+    let (deep, place) = ([4096_usize, 4096, 0, 1 << 32 | 0x20, 0x40], [1_u32, 1, 1, 0, 0, 0, 0, 0]);
+    assert_eq!(call!(driver, cuArray3DCreate_v2(&raw mut array, deep.as_ptr())), 0);
+    assert_eq!(call!(driver, cuMemCreate(&raw mut handle, 64 << 20, place.as_ptr(), 0)), 0);
+    let mut region = [0_u64; 12];
+    (region[1], region[7], region[8]) = (array as u64, 1, handle as u64);
+    assert_eq!(call!(driver, cuMemMapArrayAsync(region.as_ptr(), 1, 0)), 0);
+    assert_eq!(call!(driver, cuMemRelease(handle)), 0);
+    assert!(left() <= before - (64 << 20));
+    assert_eq!(
+        (call!(driver, cuCtxDestroy_v2(context)), call!(driver, cuCtxSetCurrent(1))),
+        (0, 0)
+    );
+    assert_eq!(left(), before);
+}
+
+#[test]
+fn memory_of_a_sparse_array_ends_with_its_context() {
+    let job = Job::new("sparse");
+    let program = "loader::limits::told::ends_a_context_with_a_sparse_array";
+    let (is_right, text) = run(&mut job.command(program), program);
+    assert!(is_right, "{text}");
+}
