@@ -1,6 +1,6 @@
 //! Graphs: their instantiation, and updates of executable graphs.
 
-use super::declare::{hooks, ptsz_variants};
+use super::declare::{hooks, ptsz_variants, write_through};
 use crate::driver::calls::Stream;
 use crate::graph_gates::backing::{child_updated, destroyed, instantiated, updated};
 use crate::graph_gates::instantiate::{destroy, instantiate};
@@ -16,12 +16,51 @@ const FROM_DEVICE: u64 = 4;
 /// `CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD`: it is uploaded in a stream.
 const UPLOAD: u64 = 2;
 
-/// `CUDA_GRAPH_INSTANTIATE_PARAMS`, as far as it is read.
+/// `CUDA_GRAPH_INSTANTIATE_PARAMS`, whose last two fields are results.
 #[repr(C)]
 #[derive(Debug)]
 struct InstantiateParams {
     flags: u64,
     stream: usize,
+    node: usize,
+    result: u32,
+}
+
+/// Makes an executable graph by `real`, which takes the places of its handle and of the graph.
+fn make(
+    to: usize,
+    graph: usize,
+    flags: u64,
+    upload: Option<Stream>,
+    real: impl Fn(usize, usize) -> u32,
+) -> u32 {
+    write_through(to as *mut usize, |exec| {
+        instantiated(exec, graph, upload, || {
+            instantiate(exec, graph, flags & FROM_DEVICE != 0, |graph| real(exec as usize, graph))
+        })
+    })
+}
+
+/// Makes a call with a copy of the program's parameters, so that the driver reads what is read
+/// here, and writes it back with the results. `call` gets its address, the flags, and the stream of
+/// an upload.
+fn with_params(params: usize, call: impl FnOnce(usize, u64, Option<usize>) -> u32) -> u32 {
+    if params == 0 {
+        return call(params, 0, None);
+    }
+    let place = params as *mut MaybeUninit<InstantiateParams>;
+    // SAFETY: not null, and the driver demands `CUDA_GRAPH_INSTANTIATE_PARAMS` of the program, which
+    // may be written. It has set the flags, and the stream if it names one.
+    let (mut own, flags, stream) = unsafe {
+        let own = place.read_unaligned();
+        let flags = (&raw const (*own.as_ptr()).flags).read();
+        let stream = (flags & UPLOAD != 0).then(|| (&raw const (*own.as_ptr()).stream).read());
+        (own, flags, stream)
+    };
+    let code = call(own.as_mut_ptr() as usize, flags, stream);
+    // SAFETY: as above. The driver has written the results to the copy.
+    unsafe { place.write_unaligned(own) };
+    code
 }
 
 /// `CU_GRAPH_NODE_TYPE_KERNEL`: the words are `CUDA_KERNEL_NODE_PARAMS`.
@@ -101,16 +140,14 @@ fn nodes_of(at: *mut UpdateResult) -> [*mut usize; 2] {
 
 hooks! {
     cuGraphInstantiate(
-        exec: *mut usize, graph: usize, error: *mut usize, log: *mut c_void, bytes: usize,
-    ) |real(graph)| instantiated(exec, graph, None, || instantiate(exec, graph, false, real));
+        exec: usize, graph: usize, error: *mut usize, log: *mut c_void, bytes: usize,
+    ) |real(exec, graph)| make(exec, graph, 0, None, real);
     cuGraphInstantiate_v2(
-        exec: *mut usize, graph: usize, error: *mut usize, log: *mut c_void, bytes: usize,
-    ) |real(graph)| instantiated(exec, graph, None, || instantiate(exec, graph, false, real));
+        exec: usize, graph: usize, error: *mut usize, log: *mut c_void, bytes: usize,
+    ) |real(exec, graph)| make(exec, graph, 0, None, real);
     cuGraphInstantiateWithFlags(
-        exec: *mut usize, graph: usize, flags: u64,
-    ) |real(graph)| instantiated(exec, graph, None, || {
-        instantiate(exec, graph, flags & FROM_DEVICE != 0, real)
-    });
+        exec: usize, graph: usize, flags: u64,
+    ) |real(exec, graph)| make(exec, graph, flags, None, real);
     cuGraphExecDestroy(exec: usize) |real| destroyed(exec, || destroy(exec, real));
     cuGraphExecUpdate(
         exec: usize, graph: usize, error: *mut usize, result: *mut u32,
@@ -127,18 +164,11 @@ hooks! {
 
 ptsz_variants! {
     cuGraphInstantiateWithParams / cuGraphInstantiateWithParams_ptsz(
-        exec: *mut usize, graph: usize, params: *mut InstantiateParams,
-    ) |is_ptsz, real(graph)| {
-        // SAFETY: null, or a `CUDA_GRAPH_INSTANTIATE_PARAMS`, which the driver demands of the
-        // program for the length of the call.
-        let params = unsafe { params.as_ref() };
-        let flags = params.map_or(0, |params| params.flags);
-        let upload = params.filter(|params| params.flags & UPLOAD != 0);
-        let upload = upload.map(|params| Stream::new(params.stream, is_ptsz));
-        instantiated(exec, graph, upload, || {
-            instantiate(exec, graph, flags & FROM_DEVICE != 0, real)
-        })
-    };
+        exec: usize, graph: usize, params: usize,
+    ) |is_ptsz, real(exec, graph, params)| with_params(params, |params, flags, stream| {
+        let upload = stream.map(|stream| Stream::new(stream, is_ptsz));
+        make(exec, graph, flags, upload, |exec, graph| real(exec, graph, params))
+    });
 }
 
 // Calls that name a node of an executable graph by the original node.

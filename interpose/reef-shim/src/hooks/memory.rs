@@ -156,20 +156,22 @@ hooks! {
 
 ptsz_variants! {
     cuMemAllocAsync / cuMemAllocAsync_ptsz(
-        to: *mut usize, bytes: usize, stream: usize,
-    ) |is_ptsz, real| alloc(to, bytes, || {
+        to: usize, bytes: usize, stream: usize,
+    ) |is_ptsz, real(to)| write_through(to as *mut usize, |to| alloc(to, bytes, || {
+        let real = || real(to as usize);
         pools::allocate(to, bytes, None, Stream::new(stream, is_ptsz), || or_ask(bytes as u64, real))
-    });
+    }));
     cuMemFreeAsync / cuMemFreeAsync_ptsz(
         at: usize, stream: usize,
     ) |is_ptsz, real| end(at, stream, || {
         memory::free_in(Stream::new(stream, is_ptsz), at, || swap::free(at, real))
     });
     cuMemAllocFromPoolAsync / cuMemAllocFromPoolAsync_ptsz(
-        to: *mut usize, bytes: usize, pool: usize, stream: usize,
-    ) |is_ptsz, real| alloc(to, bytes, || {
+        to: usize, bytes: usize, pool: usize, stream: usize,
+    ) |is_ptsz, real(to)| write_through(to as *mut usize, |to| alloc(to, bytes, || {
+        let real = || real(to as usize);
         pools::allocate(to, bytes, Some(pool), Stream::new(stream, is_ptsz), || {
             or_ask(bytes as u64, real)
         })
-    });
+    }));
 }

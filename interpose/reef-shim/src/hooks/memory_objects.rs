@@ -36,14 +36,18 @@ hooks! {
     ) |real| memory_handles::map(at, bytes, handle, real);
     cuMemUnmap(at: u64, bytes: usize) |real| memory_handles::unmap(at, bytes, real);
     cuMemRetainAllocationHandle(
-        handle: *mut u64, at: u64,
-    ) |real| memory_handles::retain(handle, at, real);
+        handle: usize, at: u64,
+    ) |real(handle)| write_through(handle as *mut u64, |handle| {
+        memory_handles::retain(handle, at, || real(handle as usize))
+    });
     cuMemExportToShareableHandle(
         to: *mut c_void, handle: u64, kind: u32, flags: u64,
     ) |real| memory_handles::export_to(to, kind, handle, real);
     cuMemImportFromShareableHandle(
-        handle: *mut u64, from: usize, kind: u32,
-    ) |real| memory_handles::import(handle, from, kind, real);
+        handle: usize, from: usize, kind: u32,
+    ) |real(handle)| write_through(handle as *mut u64, |handle| {
+        memory_handles::import(handle, from, kind, || real(handle as usize))
+    });
     cuMemGetHandleForAddressRange(
         to: *mut c_void, at: u64, bytes: usize, kind: u32, flags: u64,
     ) |real| memory_handles::export_at(at, real);
@@ -53,7 +57,11 @@ hooks! {
     cuLogicalEndpointBindAddr(
         endpoint: u32, device: i32, at: u64, from: u64, bytes: u64, flags: u64,
     ) |real| memory_handles::export_at(from, real);
-    cuMulticastCreate(handle: *mut u64, of: *const c_void) |real| memory_handles::create_multicast(handle, real);
+    cuMulticastCreate(
+        handle: usize, of: *const c_void,
+    ) |real(handle)| write_through(handle as *mut u64, |handle| {
+        memory_handles::create_multicast(handle, || real(handle as usize))
+    });
     cuMulticastBindMem(
         object: u64, at: usize, handle: u64, from: usize, bytes: usize, flags: u64,
     ) |real| memory_handles::bind(object, None, at, bytes, Ok(handle), real);
@@ -74,11 +82,11 @@ hooks! {
 hooks! {
     cuIpcGetMemHandle(handle: *mut IpcHandle, at: usize) |real| ipc::get(handle, at, real);
     cuIpcOpenMemHandle(
-        at: *mut usize, handle: IpcHandle, flags: u32,
-    ) |real| ipc::open(at, &handle, real);
+        at: usize, handle: IpcHandle, flags: u32,
+    ) |real(at)| write_through(at as *mut usize, |at| ipc::open(at, &handle, || real(at as usize)));
     cuIpcOpenMemHandle_v2(
-        at: *mut usize, handle: IpcHandle, flags: u32,
-    ) |real| ipc::open(at, &handle, real);
+        at: usize, handle: IpcHandle, flags: u32,
+    ) |real(at)| write_through(at as *mut usize, |at| ipc::open(at, &handle, || real(at as usize)));
     cuIpcCloseMemHandle(at: usize) |real| ipc::close(at, real);
 }
 
@@ -125,8 +133,10 @@ hooks! {
         to: *mut c_void, pool: usize, kind: u32, flags: u64,
     ) |real| pools::export_pool(to, kind, real);
     cuMemPoolImportPointer(
-        at: *mut usize, pool: usize, data: *mut c_void,
-    ) |real| pools::import_pointer(at, pool, real);
+        at: usize, pool: usize, data: *mut c_void,
+    ) |real(at)| write_through(at as *mut usize, |at| {
+        pools::import_pointer(at, pool, || real(at as usize))
+    });
     cuDeviceGraphMemTrim(device: i32) |real| trim(device, real);
     cuCtxCreate(context: usize, flags: u32, device: i32) |real(context)| make_context(context, device, real);
     cuCtxCreate_v2(context: usize, flags: u32, device: i32) |real(context)| make_context(context, device, real);

@@ -117,6 +117,9 @@ impl Holder {
                 must!(call!(driver, cuGraphAddMemAllocNode(to, graph.handle, 0, 0, words)));
             }
         }
+        if how == "overwritten" {
+            return self.overwritten_graph(graph.handle);
+        }
         if how == "again" {
             // Eight pieces behind each other, of which one is there at a time, and one that stays.
             let mut last = node_of;
@@ -317,6 +320,55 @@ impl Holder {
         call!(driver, cuMemFree_v2(other))
     }
 
+    /// Memory of a destroyed pool whose address another thread overwrites by that of memory that
+    /// ends then.
+    fn overwritten_in_pool(&self) -> u32 {
+        let (driver, [mut other, mut pool]) = (self.driver, [0_usize; 2]);
+        must!(call!(driver, cuMemAllocAsync(&raw mut other, 512, self.stream)));
+        must!(call!(driver, cuMemPoolCreate(&raw mut pool, place(1).as_ptr())));
+        let (at, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let code = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Relaxed) {
+                    at.store(other, Relaxed);
+                }
+            });
+            while at.load(Relaxed) == 0 {
+                std::hint::spin_loop();
+            }
+            let to = at.as_ptr();
+            let code = call!(driver, cuMemAllocFromPoolAsync(to, PIECE, pool, self.stream));
+            is_over.store(true, Relaxed);
+            code
+        });
+        must!(code);
+        must!(call!(driver, cuMemFreeAsync(other, self.stream)));
+        must!(call!(driver, cuStreamSynchronize(self.stream)));
+        call!(driver, cuMemPoolDestroy(pool))
+    }
+
+    /// An executable graph whose handle another thread takes as soon as it is there.
+    fn overwritten_graph(&self, graph: usize) -> u32 {
+        let driver = self.driver;
+        let ([at, taken], is_over) = ([1, 1].map(AtomicUsize::new), AtomicBool::new(false));
+        let code = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Relaxed) {
+                    match at.swap(1, Relaxed) {
+                        1 => {}
+                        exec => taken.store(exec, Relaxed),
+                    }
+                }
+            });
+            let code = call!(driver, cuGraphInstantiateWithFlags(at.as_ptr(), graph, 0));
+            is_over.store(true, Relaxed);
+            code
+        });
+        must!(code);
+        let exec = taken.into_inner().max(at.into_inner());
+        self.run(exec, false)
+    }
+
     /// A pool whose location another thread changes all the time: the device or the host. Those of
     /// the host hold nothing of the device, so the next one is tried.
     fn changed_pool(&self) -> u32 {
@@ -374,6 +426,7 @@ impl Holder {
             "odd" => self.odd(),
             "mapped at once" => self.mapped_at_once(),
             "overwritten" => self.overwritten(),
+            "overwritten in a pool" => self.overwritten_in_pool(),
             "changed pools" => self.changed_pool(),
             "contexts" => call!(driver, cuCtxCreate_v2(&raw mut at, 0, 0)),
             _ => match way.split_once(' ') {
@@ -506,6 +559,8 @@ fn no_way_to_hold_memory_passes_the_limit() {
         ("odd", 4),
         ("mapped at once", 3),
         ("overwritten", 3),
+        ("overwritten in a pool", 3),
+        ("graph overwritten", 4),
         ("changed pools", 4),
         ("contexts", 5),
     ];
