@@ -10,6 +10,7 @@ use reef_guest::page::Class;
 use reef_guest::registry::{Registry, Rules};
 use std::path::PathBuf;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 /// A program with a stream and a word of memory, in this process. There is one shim, so there is
@@ -177,4 +178,43 @@ fn thread_far_ahead_waits_outside_the_driver() {
         program.registry.hold(UUID, false);
     });
     program.synchronize();
+}
+
+/// Another thread names another stream while a launch waits in the library.
+#[test]
+fn launch_goes_to_the_stream_for_which_it_has_waited() {
+    let program = program();
+    let program = program.as_ref().unwrap();
+    let (driver, mut other, is_over) = (program.driver, 0_usize, AtomicBool::new(false));
+    assert_eq!(call!(driver, cuStreamCreate(&raw mut other, 1)), 0);
+    program.synchronize();
+    let (before, delayed, word) = (program.value(), program.counts().1, program.memory + 32);
+    assert_eq!(call!(driver, cuStreamWaitValue32_v2(other, word, 1, 1)), 0);
+    let sides: usize = 1 << 32 | 1;
+    let config = || [sides, sides, sides, 0, program.stream, 0, 0].map(AtomicUsize::new);
+    let configs: Vec<_> = (0..80).map(|_| config()).collect();
+    program.registry.hold(UUID, true);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            call!(driver, cuCtxSetCurrent(1));
+            for (value, config) in configs.iter().enumerate() {
+                let (to, value) = (program.memory as u64, value as u64);
+                let params = [&raw const to, &raw const value];
+                let (config, params) = (config.as_ptr(), params.as_ptr());
+                assert_eq!(call!(driver, cuLaunchKernelEx(config, program.mix, params, 0)), 0);
+            }
+            is_over.store(true, SeqCst);
+        });
+        // The 65th one is too far ahead.
+        until("a launch waits", || program.counts().1 >= delayed + 65 || is_over.load(SeqCst));
+        configs[64][4].store(other, SeqCst);
+        program.registry.hold(UUID, false);
+    });
+    program.synchronize();
+    let value = program.value();
+    // SAFETY: a word of the fake driver's memory, which its device reads atomically.
+    unsafe { &*(word as *const AtomicU32) }.store(1, SeqCst);
+    assert_eq!(call!(driver, cuStreamSynchronize(other)), 0);
+    assert_eq!(call!(driver, cuStreamDestroy_v2(other)), 0);
+    assert_eq!(value, mixed(before, 0..80));
 }

@@ -1,7 +1,7 @@
 //! Copies, and look-ups of kernels for profiles. Copies on the device count as work of a program
 //! whose time is limited.
 
-use super::declare::{hooks, ptsz_variants};
+use super::declare::{hooks, ptsz_variants, with_copy};
 use crate::actions::copy::{Deep, Flat, batch, between, on_device, rows, with_host};
 use crate::driver::calls::Stream;
 use crate::kernel_variants::kernels;
@@ -10,6 +10,13 @@ use crate::profile::names::{copy_name, note_name};
 use crate::profile::timed::timed;
 use reef_guest::profile::Api;
 use std::ffi::c_char;
+use std::mem::MaybeUninit;
+
+/// Words of a `CUDA_MEMCPY2D`, some of which a program may leave out.
+type FlatWords = MaybeUninit<[usize; 16]>;
+
+/// Words of a `CUDA_MEMCPY3D` or `CUDA_MEMCPY3D_PEER`, some of which a program may leave out.
+type DeepWords = MaybeUninit<[usize; 25]>;
 
 ptsz_variants! {
     cuMemcpyHtoD_v2 / cuMemcpyHtoD_v2_ptds(
@@ -83,26 +90,40 @@ ptsz_variants! {
         to: usize, from: usize, offset: usize, bytes: usize, stream: usize,
     ) |is_ptsz, real| with_host(Stream::new(stream, is_ptsz), to, real);
     cuMemcpy2D_v2 / cuMemcpy2D_v2_ptds(
-        sides: *const Flat,
-    ) |is_ptsz, real| rows(Stream::new(0, is_ptsz), sides, real);
+        sides: usize,
+    ) |is_ptsz, real(sides)| with_copy(sides as *const FlatWords, |sides| {
+        rows(Stream::new(0, is_ptsz), sides.cast::<Flat>(), || real(sides as usize))
+    });
     cuMemcpy2DUnaligned_v2 / cuMemcpy2DUnaligned_v2_ptds(
-        sides: *const Flat,
-    ) |is_ptsz, real| rows(Stream::new(0, is_ptsz), sides, real);
+        sides: usize,
+    ) |is_ptsz, real(sides)| with_copy(sides as *const FlatWords, |sides| {
+        rows(Stream::new(0, is_ptsz), sides.cast::<Flat>(), || real(sides as usize))
+    });
     cuMemcpy3D_v2 / cuMemcpy3D_v2_ptds(
-        sides: *const Deep,
-    ) |is_ptsz, real| rows(Stream::new(0, is_ptsz), sides, real);
+        sides: usize,
+    ) |is_ptsz, real(sides)| with_copy(sides as *const DeepWords, |sides| {
+        rows(Stream::new(0, is_ptsz), sides.cast::<Deep>(), || real(sides as usize))
+    });
     cuMemcpy3DPeer / cuMemcpy3DPeer_ptds(
-        sides: *const Deep,
-    ) |is_ptsz, real| rows(Stream::new(0, is_ptsz), sides, real);
+        sides: usize,
+    ) |is_ptsz, real(sides)| with_copy(sides as *const DeepWords, |sides| {
+        rows(Stream::new(0, is_ptsz), sides.cast::<Deep>(), || real(sides as usize))
+    });
     cuMemcpy2DAsync_v2 / cuMemcpy2DAsync_v2_ptsz(
-        sides: *const Flat, stream: usize,
-    ) |is_ptsz, real| rows(Stream::new(stream, is_ptsz), sides, real);
+        sides: usize, stream: usize,
+    ) |is_ptsz, real(sides)| with_copy(sides as *const FlatWords, |sides| {
+        rows(Stream::new(stream, is_ptsz), sides.cast::<Flat>(), || real(sides as usize))
+    });
     cuMemcpy3DAsync_v2 / cuMemcpy3DAsync_v2_ptsz(
-        sides: *const Deep, stream: usize,
-    ) |is_ptsz, real| rows(Stream::new(stream, is_ptsz), sides, real);
+        sides: usize, stream: usize,
+    ) |is_ptsz, real(sides)| with_copy(sides as *const DeepWords, |sides| {
+        rows(Stream::new(stream, is_ptsz), sides.cast::<Deep>(), || real(sides as usize))
+    });
     cuMemcpy3DPeerAsync / cuMemcpy3DPeerAsync_ptsz(
-        sides: *const Deep, stream: usize,
-    ) |is_ptsz, real| rows(Stream::new(stream, is_ptsz), sides, real);
+        sides: usize, stream: usize,
+    ) |is_ptsz, real(sides)| with_copy(sides as *const DeepWords, |sides| {
+        rows(Stream::new(stream, is_ptsz), sides.cast::<Deep>(), || real(sides as usize))
+    });
 }
 
 // With attributes, and several at once.

@@ -1,6 +1,6 @@
 //! Launches of kernels and graphs.
 
-use super::declare::{hooks, ptsz_variants};
+use super::declare::{hooks, ptsz_variants, with_copy};
 use crate::actions::launch::{Work, launch_all, launch_gated};
 use crate::driver::calls::Stream;
 use crate::graph_gates::backing::backed;
@@ -13,6 +13,7 @@ use crate::settings::{keeps_code, limits_time, runs_again};
 use reef_cuda_abi::layouts::{LaunchConfig, LaunchParams};
 use reef_guest::profile::Api;
 use std::ffi::c_void;
+use std::mem::MaybeUninit;
 
 /// `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`.
 const OVERLAPS: u32 = 6;
@@ -97,11 +98,12 @@ ptsz_variants! {
         })
     };
     cuLaunchKernelEx / cuLaunchKernelEx_ptsz(
-        config: *const LaunchConfig, function: usize, params: *mut *mut c_void, extra: *mut *mut c_void,
-    ) |is_ptsz, real| {
-        // SAFETY: null, or a `CUlaunchConfig`, which the driver demands of the program for the
-        // length of the call.
-        match unsafe { config.as_ref() } {
+        config: usize, function: usize, params: *mut *mut c_void, extra: *mut *mut c_void,
+    ) |is_ptsz, real(config)| with_copy(config as *const MaybeUninit<LaunchConfig>, |config| {
+        // The launch waits before the driver reads it, and is counted in the stream that is read.
+        let real = || real(config as usize);
+        // SAFETY: null, or a copy of the program's `CUlaunchConfig`.
+        match unsafe { config.cast::<LaunchConfig>().as_ref() } {
             None => real(),
             Some(config) => {
                 let (threads, stream) = (threads(config.grid, config.block), config.stream);
@@ -116,7 +118,7 @@ ptsz_variants! {
                 })
             }
         }
-    };
+    });
     cuGraphLaunch / cuGraphLaunch_ptsz(
         exec: usize, stream: usize,
     ) |is_ptsz, real| timed(Api::GraphLaunch, 0, exec, stream, || {
@@ -135,13 +137,15 @@ ptsz_variants! {
 // Functions without per-thread variants, from before per-thread streams.
 hooks! {
     cuLaunchCooperativeKernelMultiDevice(
-        list: *const LaunchParams, count: u32, flags: u32,
-    ) |real| {
-        let count = if list.is_null() { 0 } else { count as usize };
+        list: usize, count: u32, flags: u32,
+    ) |real(list)| {
+        let count = if list == 0 { 0 } else { count as usize };
+        let from = list as *const LaunchParams;
         // SAFETY: not null if `count` isn't zero, and the driver demands a list of `count`
         // launches, which it reads as well.
-        let all = (0..count).map(|at| stream_and_work(unsafe { &*list.add(at) }));
-        launch_all(all, real)
+        let own: Vec<_> = (0..count).map(|at| unsafe { from.add(at).read() }).collect();
+        let list = if own.is_empty() { list } else { own.as_ptr() as usize };
+        launch_all(own.iter().map(stream_and_work), || real(list))
     };
     cuLaunch(function: usize) |real| launch_gated(Stream::new(0, false), Work::Kernel(1), real);
     cuLaunchGrid(
