@@ -51,6 +51,7 @@ case_of reused 700 700 0
 case_of exports-closed 16384 16384 0
 case_of exports-open 768 1024 2
 case_of imported 960 1024 2
+case_of graphs-overwritten 0 1024 2
 case_of captures 0 0 0
 case_of pageable 0 0 1
 program=attempts

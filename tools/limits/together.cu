@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -372,6 +373,26 @@ static CUresult imported() {
     }
 }
 
+static CUresult graphs_overwritten() { // another thread takes the handle of each executable graph as soon as it is there
+    for (int i = 0; i < 64; i++, held += 64 * MIB) {
+        Graph made = graph(64 * MIB, false);
+        std::atomic<CUgraphExec> at{nullptr}, taken{nullptr};
+        std::atomic<bool> over{false};
+        std::thread taker([&] {
+            while (!over) {
+                CUgraphExec exec = at.exchange(nullptr);
+                if (exec) taken = exec;
+            }
+        });
+        CUresult code = cuGraphInstantiateWithFlags((CUgraphExec*)&at, made.graph, 0);
+        over = true;
+        taker.join();
+        TRY(code);
+        TRY(cuGraphLaunch(taken.load() ? taken.load() : at.load(), stream));
+    }
+    return CUDA_SUCCESS;
+}
+
 static CUresult captures() { // questions for memory while streams are captured, after frees in the default streams
     CUstream blocking;
     MUST(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
@@ -424,6 +445,7 @@ static CUresult run(const std::string& name) {
     if (name == "exports-closed") return exported(true);
     if (name == "exports-open") return exported(false);
     if (name == "imported") return imported();
+    if (name == "graphs-overwritten") return graphs_overwritten();
     if (name == "captures") return captures();
     if (name == "pageable") return pageable();
     printf("no case %s; ", name.c_str());
