@@ -1,7 +1,7 @@
 //! Driver functions for graphs, with lists as vectors. `None`: the driver refused, or doesn't have
 //! the function.
 
-use crate::driver::calls::calls;
+use crate::driver::calls::{calls, device as current_device};
 use crate::driver::names;
 use crate::driver::slots::real;
 use crate::guest::find;
@@ -73,6 +73,9 @@ const MEMORY: u32 = 10;
 const FREE: u32 = 11;
 /// `CU_MEM_ALLOCATION_TYPE_MANAGED`: it moves to where it is used.
 const MANAGED: u32 = 2;
+/// `CU_MEM_LOCATION_TYPE_DEVICE` and `…_DEVICE_LOCALITY_DOMAIN`, whose first byte is the device.
+const DEVICE: u32 = 1;
+const PART: u32 = 6;
 /// `CU_MEM_LOCATION_TYPE_HOST`, `…_HOST_NUMA` and `…_HOST_NUMA_CURRENT`.
 const HOST: [u32; 3] = [2, 3, 4];
 /// Unit in which the driver allocates memory for graphs, in bytes.
@@ -147,6 +150,15 @@ impl MemoryParams {
     fn is_of_host(&self) -> bool {
         self.kind != MANAGED && HOST.contains(&self.location)
     }
+
+    /// Returns the device on which the memory counts: the current one if it has none of its own.
+    fn device(&self) -> i32 {
+        match self.location {
+            DEVICE => self.ordinal,
+            PART => self.ordinal & 0xff,
+            _ => current_device().unwrap_or(self.ordinal),
+        }
+    }
 }
 
 pub(super) fn memory_of(node: usize) -> Memory {
@@ -157,7 +169,7 @@ pub(super) fn memory_of(node: usize) -> Memory {
         FREE if raw::free(node, &mut address) == Some(0) => Memory::Freed { address },
         MEMORY if raw::memory(node, &mut params) == Some(0) && !params.is_of_host() => {
             Memory::Allocated {
-                ordinal: params.ordinal,
+                ordinal: params.device(),
                 bytes: round_up(params.bytes, MEMORY_UNIT),
                 address: params.address,
             }
