@@ -49,8 +49,8 @@ fn with_params(params: usize, call: impl FnOnce(usize, u64, Option<usize>) -> u3
         return call(params, 0, None);
     }
     let place = params as *mut MaybeUninit<InstantiateParams>;
-    // SAFETY: not null, and the driver demands `CUDA_GRAPH_INSTANTIATE_PARAMS` of the program, which
-    // may be written. It has set the flags, and the stream if it names one.
+    // SAFETY: not null, and the driver demands `CUDA_GRAPH_INSTANTIATE_PARAMS` that may be written.
+    // The program has set the flags, and the stream if it names one.
     let (mut own, flags, stream) = unsafe {
         let own = place.read_unaligned();
         let flags = (&raw const (*own.as_ptr()).flags).read();
