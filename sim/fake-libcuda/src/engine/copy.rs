@@ -61,8 +61,8 @@ impl World {
         })
     }
 
-    /// Returns whether a graph, or one inside of it, has memory operations. The driver takes none in
-    /// graphs that kernels launch.
+    /// Returns whether a graph, or one inside of it, has memory operations. The driver takes none
+    /// in graphs that kernels launch.
     pub(crate) fn has_operations(&self, graph: usize) -> bool {
         self.graphs.get(&graph).into_iter().flatten().any(|node| match node.op {
             Op::Child(inner) => self.has_operations(inner),
