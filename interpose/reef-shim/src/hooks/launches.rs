@@ -18,6 +18,10 @@ use std::mem::MaybeUninit;
 /// `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`.
 const OVERLAPS: u32 = 6;
 
+/// Maximum number of launches on several devices by one call, each on another device. The driver
+/// refuses a longer list than it has devices, and doesn't read it.
+const MAX_DEVICES: u32 = 64;
+
 fn blocks(grid: [u32; 3]) -> u64 {
     grid.into_iter().fold(1, |product, side| u64::from(side).saturating_mul(product))
 }
@@ -139,7 +143,7 @@ hooks! {
     cuLaunchCooperativeKernelMultiDevice(
         list: usize, count: u32, flags: u32,
     ) |real(list)| {
-        let count = if list == 0 { 0 } else { count as usize };
+        let count = if list == 0 || count > MAX_DEVICES { 0 } else { count as usize };
         let from = list as *const LaunchParams;
         // SAFETY: not null if `count` isn't zero, and the driver demands a list of `count`
         // launches, which it reads as well.

@@ -65,7 +65,7 @@ unsafe fn count(count: *mut i32) -> u32 {
     if IS_STARTED.load(Ordering::Relaxed) { SUCCESS } else { NOT_INITIALIZED }
 }
 
-fn devices() -> i32 {
+pub(crate) fn devices() -> i32 {
     setting("REEF_FAKE_DEVICES", 1) as i32
 }
 

@@ -1,5 +1,6 @@
 //! Modules and launches: a function is its name.
 
+use super::context::devices;
 use super::current;
 use super::export::{give, plain, ptsz};
 use super::streams::give_to;
@@ -62,6 +63,9 @@ struct Packed {
 }
 
 unsafe fn several(launches: *const LaunchParams, count: u32, _flags: u32) -> u32 {
+    if count > devices() as u32 {
+        return INVALID_VALUE;
+    }
     for at in 0..count as usize {
         // SAFETY: cuLaunchCooperativeKernelMultiDevice demands `count` launches with an address of
         // each parameter, and `at` is lower.

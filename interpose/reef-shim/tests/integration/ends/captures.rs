@@ -175,6 +175,9 @@ fn launches_on_several_devices_are_held() {
         let one = [1_u64 << 32 | 1, 1_u64 << 32 | 1, 1_u64 << 32 | 1, 0];
         let [a, b, c, d] = one.map(|word| word as usize);
         let list = [program.mix, a, b, c, d, stream, args.as_ptr() as usize];
+        let (from, all) = (list.as_ptr(), u32::MAX);
+        let code = call!(driver, cuLaunchCooperativeKernelMultiDevice(from, all, 0));
+        assert_eq!(code, 1, "more than there are devices");
         is_held_at(&program, || {
             let list = list.as_ptr();
             assert_eq!(call!(driver, cuLaunchCooperativeKernelMultiDevice(list, 1, 0)), 0);
