@@ -58,7 +58,7 @@ pub(crate) fn find_room(device: &'static Limited) {
 }
 
 /// Wait with a timeout. Time in which the program is held doesn't count: none of its work can end
-/// then.
+/// then. Starvation reliefs count, 4 ms in 0.9 s, so a wait ends even if the hold doesn't.
 #[derive(Debug)]
 struct Wait {
     left: Duration,
