@@ -69,6 +69,28 @@ pub(super) fn unsupported(what: &str) -> String {
     format!("{what}{UNSUPPORTED}{REMEDY}")
 }
 
+/// The remedy for an operator of a kind that no device computes.
+pub(super) fn remedy(domain: &str, op: &str) -> Option<&'static str> {
+    if domain == "ai.onnx.contrib" {
+        return Some(
+            "it is one of onnxruntime-extensions, for texts, images and sounds: let the client do \
+             it, and begin the file behind it",
+        );
+    }
+    Some(match op {
+        "RegexFullMatch" | "StringConcat" | "StringNormalizer" | "StringSplit"
+        | "TfIdfVectorizer" | "Tokenizer" => {
+            "it reads texts: let the client do it, and begin the file with the numbers"
+        }
+        "Bernoulli" | "Multinomial" | "RandomNormal" | "RandomNormalLike" | "RandomUniform"
+        | "RandomUniformLike" => "its numbers are random: make them an input of the file",
+        "BeamSearch" | "GreedySearch" | "Sampling" | "WhisperBeamSearch" => {
+            "it runs a network for each token: export that network, and let the client choose tokens"
+        }
+        _ => return None,
+    })
+}
+
 /// True if a fault is a refusal of what isn't read. Names from a file don't end a fault.
 fn is_unsupported(why: &str) -> bool {
     why.strip_suffix(REMEDY).unwrap_or(why).ends_with(UNSUPPORTED) || why.ends_with(BEYOND)

@@ -126,14 +126,18 @@ impl Few {
     }
 }
 
-/// The nearest integer, the larger one of two as ONNX Runtime has it.
+/// The nearest integer, the larger one of two as ONNX Runtime has it; 0 for those that 32 bits can't
+/// hold.
 fn whole(b: &mut Builder<'_>, x: &Value) -> Result<Value> {
     b.map_in(x.element().domain(), Element::I64, &[x], |w| {
         let (x, half) = (w.input(0), w.real(0.5));
+        let (bound, zero) = (w.real(2f64.powi(31)), w.real(0.0));
         let (size, sign) = (w.un(Unary::Abs, x), w.un(Unary::Sign, x));
         let above = w.add(size, half);
         let size = w.un(Unary::Floor, above);
-        w.mul(sign, size)
+        let fits = w.bin(Binary::Less, size, bound);
+        let made = w.mul(sign, size);
+        w.select(fits, made, zero)
     })
 }
 

@@ -8,7 +8,7 @@ use crate::memory::budget::Budget;
 use crate::memory::ledger::Ledger;
 use crate::model::texts::Texts;
 use crate::onnx::constant;
-use crate::onnx::fault::{Fault, Result, beyond, unsupported};
+use crate::onnx::fault::{Fault, Result, beyond, remedy, unsupported};
 use crate::onnx::file::{AttributeFile, FunctionFile, GraphFile, NodeFile, TensorFile};
 use crate::onnx::protobuf::Malformed;
 use crate::tensors::value::{TextOrigin, Value};
@@ -197,7 +197,10 @@ pub(super) fn moved(
         {
             Ok(None)
         }
-        (_, op) => Err(unsupported(&format!("texts as operand {first} of {op} are"))),
+        (domain, op) => Err(match remedy(domain, op) {
+            Some(remedy) => beyond(remedy),
+            None => unsupported(&format!("texts as operand {first} of {op} are")),
+        }),
     }
 }
 

@@ -298,6 +298,7 @@ impl<'a, 'o> Walk<'a, 'o> {
         let is_open = |input: &&ValueFile<'_>| !stored.contains(input.name) || given(input.name);
         let mut seen = HashSet::new();
         for input in graph.inputs.iter().filter(is_open) {
+            refuse_map(graph, input)?;
             let value = self.input(input).map_err(|why| Fault::at_input(input.name, why))?;
             if !seen.insert(input.name) {
                 return Err(Fault::at_input(input.name, "it is there twice".into()));
@@ -738,6 +739,19 @@ impl<'a, 'o> Walk<'a, 'o> {
         let results = function.outputs.iter().zip(node.outputs.iter()).map(result);
         results.collect::<Result<_>>().map_err(fault)
     }
+}
+
+/// Refuses an input that is a map, with its remedy: there is one node that makes a tensor of it.
+fn refuse_map(graph: &GraphFile<'_>, input: &ValueFile<'_>) -> Result<(), Fault> {
+    let takes = |node: &&NodeFile<'_>| {
+        matches!(node.op, "CastMap" | "DictVectorizer") && node.inputs.contains(&input.name)
+    };
+    let Some(node) = graph.nodes.iter().find(takes) else { return Ok(()) };
+    let (name, op) = (name_of(node), node.op);
+    let why = format!(
+        "it is a map, of which node {name:?} ({op}) makes a tensor: begin the file with that tensor"
+    );
+    Err(Fault::at_input(input.name, beyond(&why)))
 }
 
 /// Refuses texts where graphs begin and end.

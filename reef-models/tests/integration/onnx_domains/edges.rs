@@ -342,3 +342,56 @@ fn places_that_are_cut_to_whole_ones_have_single_precision() {
     assert_eq!(made(7, 9, "half_pixel", "floor"), want);
     assert_eq!(made(6, 4, "tf_crop_and_resize", "ceil"), [1.0, 3.0, 5.0, 0.0]);
 }
+
+/// ONNX Runtime adds no elements for `auto_pad`, and those of `output_shape` behind the last one.
+#[test]
+fn filter_shorter_than_its_stride_keeps_the_first_element() {
+    let made = |more: &[Vec<u8>]| {
+        let parts = [
+            value(11, "x", &[1, 1, 2]),
+            ones("w", &[1, 1, 1]),
+            node("ConvTranspose", &["x", "w"], "y", &[&[ints("strides", &[3])], more].concat()),
+            open(12, "y", FLOAT, &[]),
+        ];
+        let x = Array::F32(vec![1.0, 2.0]);
+        doubles(&network(&parts, &[]).unwrap().execute(&[x]).unwrap()[0])
+    };
+    for auto in ["SAME_UPPER", "SAME_LOWER", "VALID"] {
+        assert_eq!(made(&[text("auto_pad", auto)]), [1.0, 0.0, 0.0, 2.0], "{auto}");
+    }
+    assert_eq!(made(&[ints("output_shape", &[6])]), [1.0, 0.0, 0.0, 2.0, 0.0, 0.0]);
+    assert_eq!(made(&[ints("output_shape", &[3])]), [0.0, 0.0, 2.0]);
+}
+
+#[test]
+fn small_variance_is_divided_by_its_root() {
+    let made = |dims: &[i64], x: Vec<f32>| {
+        let norm = node("MeanVarianceNormalization", &["x"], "y", &[]);
+        let parts = [value(11, "x", dims), norm, open(12, "y", FLOAT, &[])];
+        network(&parts, &[]).unwrap().execute(&[Array::F32(x)]).unwrap().remove(0)
+    };
+    assert_near(&made(&[1, 1, 2, 2], vec![1e-5, -1e-5, 1e-5, -1e-5]), &[1.0, -1.0, 1.0, -1.0]);
+    assert_near(&made(&[1, 1, 2, 2], vec![0.0; 4]), &[0.0; 4]);
+    // There is no axis 3.
+    let want = [-1.341_640_8, -0.447_213_6, 0.447_213_6, 1.341_640_8];
+    assert_near(&made(&[2, 1, 2], vec![1.0, 2.0, 3.0, 4.0]), &want);
+}
+
+#[test]
+fn rows_are_reversed_up_to_computed_lengths() {
+    let made = |dims: &[i64], x: [f32; 6], more: &[Vec<u8>]| {
+        let parts = [
+            value(11, "x", dims),
+            typed(11, "lengths", 7, &[2]),
+            node("ReverseSequence", &["x", "lengths"], "y", more),
+            open(12, "y", FLOAT, &[]),
+        ];
+        let given = [Array::F32(x.to_vec()), Array::I64(vec![2, 3])];
+        doubles(&network(&parts, &[]).unwrap().execute(&given).unwrap()[0])
+    };
+    let by_step = made(&[3, 2], [1.0, 4.0, 2.0, 5.0, 3.0, 6.0], &[]);
+    assert_eq!(by_step, [2.0, 6.0, 1.0, 5.0, 3.0, 4.0]);
+    let axes = [int("batch_axis", 0), int("time_axis", 1)];
+    let by_row = made(&[2, 3, 1], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &axes);
+    assert_eq!(by_row, [2.0, 1.0, 3.0, 6.0, 5.0, 4.0]);
+}

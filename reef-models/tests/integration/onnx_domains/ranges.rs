@@ -120,3 +120,51 @@ fn windows_that_reach_too_far_are_refused() {
     ];
     refused(&parts, "a transposed convolution of float32[1, 1, 33554432]");
 }
+
+/// The only result of `x` as ONNX's type `to`.
+fn cast(x: Array, from: i64, to: i64) -> Array {
+    let parts = [
+        typed(11, "x", from, &[x.len() as i64]),
+        node("Cast", &["x"], "y", &[int("to", to)]),
+        open(12, "y", to, &[]),
+    ];
+    network(&parts, &[]).unwrap().execute(&[x]).unwrap().remove(0)
+}
+
+/// The least number stands for those of 32 and 64 bits, and its lowest bits for narrower ones.
+#[test]
+fn floats_beyond_integers_are_cast_as_by_onnx_runtime() {
+    let far = f32::INFINITY;
+    let x = [-1.5, 3e9, -3e9, 300.0, f32::NAN, far, -far, 1e19, -1e19, 2e19];
+    let made = |to| cast(Array::F32(x.to_vec()), FLOAT, to);
+    let least = i32::MIN;
+    let mut want = [least; 10];
+    (want[0], want[3]) = (-1, 300);
+    assert_eq!(made(6), Array::I32(want.to_vec()));
+    let mut want = [i64::MIN; 10];
+    want[..4].copy_from_slice(&[-1, 3_000_000_000, -3_000_000_000, 300]);
+    assert_eq!(made(7), Array::I64(want.to_vec()));
+    let narrow = |minus: u16, more: u16| [&[minus, 0, 0, more][..], &[0; 6]].concat();
+    assert_eq!(made(4), Array::U16(narrow(u16::MAX, 300)));
+    let bytes = narrow(255, 44).into_iter().map(|x| x as u8);
+    assert_eq!(made(2), Array::U8(bytes.clone().collect()));
+    assert_eq!(made(3), Array::I8(bytes.map(|x| x as i8).collect()));
+    let mut want = [0; 10];
+    want[..4].copy_from_slice(&[u32::MAX, 3_000_000_000, 1_294_967_296, 300]);
+    assert_eq!(made(12), Array::U32(want.to_vec()));
+    let half = 1 << 63;
+    let minus = 3_000_000_000u64.wrapping_neg();
+    let ends = [half, 0, half, 1e19f32 as u64, half, 0];
+    let want = [&[u64::MAX, 3_000_000_000, minus, 300], &ends[..]].concat();
+    assert_eq!(made(13), Array::U64(want));
+    // Four bits are the lowest of the nearest integer, of which there is none for an infinity.
+    let x = Array::F32(vec![far, f32::NAN, 17.0, 2.5]);
+    assert_eq!(cast(x, FLOAT, 21), Array::U8(vec![0, 0, 1, 3]));
+}
+
+#[test]
+fn doubles_next_to_a_bound_are_cast_as_by_onnx_runtime() {
+    let x = vec![2_147_483_647.5, 2_147_483_648.0, -2_147_483_648.5, -2_147_483_647.5];
+    let want = vec![i32::MAX, i32::MIN, i32::MIN, -i32::MAX];
+    assert_eq!(cast(Array::F64(x), 11, 6), Array::I32(want));
+}

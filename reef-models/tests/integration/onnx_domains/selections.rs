@@ -545,3 +545,44 @@ fn caches_that_do_not_fit_are_refused() {
     let list = [&heads(4, 2)[..], &[ints("scale", &[1])]].concat();
     ends(say(5, 3, &list), "attribute scale must be a float");
 }
+
+/// Different parts, places of their first ones, the number of each part, and how often each is.
+fn different(dims: &[i64], x: &[f32], more: &[Vec<u8>]) -> Vec<Vec<f64>> {
+    let names = ["y", "firsts", "numbers", "counts"];
+    let mut parts = vec![value(11, "x", dims), node_of("Unique", &["x"], &names, more)];
+    parts.push(open(12, "y", FLOAT, &[]));
+    parts.extend(names[1..].iter().map(|name| open(12, name, I64, &[])));
+    let made = network(&parts, &[]).unwrap().execute(&[Array::F32(x.to_vec())]).unwrap();
+    made.iter().map(doubles).collect()
+}
+
+#[test]
+fn different_rows_are_sorted_or_in_the_order_they_are_met() {
+    let x = [2.0, 1.0, 1.0, 3.0, 2.0, 1.0, 1.0, 2.0];
+    let made = different(&[4, 2], &x, &[int("axis", 0)]);
+    assert_eq!(made[0], [1.0, 2.0, 1.0, 3.0, 2.0, 1.0]);
+    assert_eq!(made[1..], [vec![3.0, 1.0, 0.0], vec![2.0, 1.0, 2.0, 0.0], vec![1.0, 1.0, 2.0]]);
+    let made = different(&[4, 2], &x, &[int("axis", -2), int("sorted", 0)]);
+    assert_eq!(made[0], [2.0, 1.0, 1.0, 3.0, 1.0, 2.0]);
+    assert_eq!(made[1..], [vec![0.0, 1.0, 3.0], vec![0.0, 1.0, 0.0, 2.0], vec![2.0, 1.0, 1.0]]);
+}
+
+#[test]
+fn different_columns_and_elements_are_found() {
+    let made = different(&[2, 3], &[1.0, 0.0, 1.0, 4.0, 4.0, 4.0], &[int("axis", 1)]);
+    assert_eq!(made[0], [0.0, 1.0, 4.0, 4.0]);
+    assert_eq!(made[1..], [vec![1.0, 0.0], vec![1.0, 0.0, 1.0], vec![1.0, 2.0]]);
+    let made = different(&[2, 2], &[2.0, 1.0, 1.0, 3.0], &[int("sorted", 0)]);
+    assert_eq!(made[0], [2.0, 1.0, 3.0]);
+    assert_eq!(made[1..], [vec![0.0, 1.0, 3.0], vec![0.0, 1.0, 1.0, 2.0], vec![1.0, 2.0, 1.0]]);
+    let made = different(&[1, 2], &[5.0, 4.0], &[int("axis", 0)]);
+    assert_eq!(made, [vec![5.0, 4.0], vec![0.0], vec![0.0], vec![1.0]]);
+}
+
+#[test]
+fn parts_of_many_elements_are_refused() {
+    let unique = node("Unique", &["x"], "y", &[int("axis", 0)]);
+    let parts = [value(11, "x", &[4, 65]), unique, open(12, "y", FLOAT, &[])];
+    let said = network(&parts, &[]).unwrap_err();
+    assert!(said.contains("along axis 0 must have 1 to 64 elements, got 65"), "{said}");
+}

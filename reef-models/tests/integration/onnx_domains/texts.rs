@@ -2,7 +2,7 @@
 
 use super::{network, numbers, outputs};
 use crate::handmade::{
-    floats, graph, int, ints, node, node_in, open, stored, stored_texts, text, texts,
+    bytes, floats, graph, int, ints, node, node_in, open, stored, stored_texts, text, texts,
 };
 use reef_models::kinds::TensorModel;
 use reef_op::tensor::{Array, Element};
@@ -237,4 +237,27 @@ fn list_of_texts_is_that_of_the_file() {
     assert!(table(1).is_some() && table(1) == table(7));
     let made = outputs(&parts, &[2], Array::I64(vec![0, 1])).remove(0);
     assert_eq!(made, Array::I64(vec![0, 1]));
+}
+
+/// A refusal says where the file may begin instead.
+#[test]
+fn operators_of_texts_and_maps_are_refused_with_a_remedy() {
+    let with = |domain: &str, op: &str| {
+        let attributes = [texts("string_vocabulary", &["a"])];
+        vec![
+            node_in(domain, op, &["x"], &["y"], &attributes),
+            open(11, "x", STRING, &["2"]),
+            open(12, "y", FLOAT, &[]),
+        ]
+    };
+    for (domain, op) in [("com.microsoft", "Tokenizer"), ("", "StringNormalizer")] {
+        refused(&with(domain, op), "let the client do it, and begin the file with the numbers");
+    }
+    let why = "it is one of onnxruntime-extensions, for texts, images and sounds";
+    refused(&with("ai.onnx.contrib", "BertTokenizer"), why);
+    let mut mapped = with(ML, "DictVectorizer");
+    mapped[1] = bytes(11, bytes(1, "x"));
+    let why = "input \"x\": it is a map, of which node \"y\" (DictVectorizer) makes a tensor";
+    let error = network(&mapped, &[]).unwrap_err();
+    assert!(error.contains(why), "{error}");
 }

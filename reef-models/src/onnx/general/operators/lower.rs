@@ -9,7 +9,7 @@ use super::recurrent::node;
 use super::sums::{convolutions, losses, normal, pools, products, reductions, unpooled};
 use super::tokens::attention;
 use super::{sampled, signals};
-use crate::onnx::fault::{Result, beyond, unsupported};
+use crate::onnx::fault::{Result, beyond, remedy, unsupported};
 use crate::onnx::general::call::Call;
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
@@ -62,6 +62,9 @@ fn families(domain: &str) -> Result<&'static [Family]> {
 
 /// The results of a node, in order.
 pub(in crate::onnx) fn lower(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Vec<Value>> {
+    if let Some(remedy) = remedy(call.file.domain, call.op()) {
+        return Err(beyond(remedy));
+    }
     for family in families(call.file.domain)? {
         if let Some(results) = family(b, call)? {
             call.ensure_all_known()?;

@@ -7,7 +7,7 @@ use crate::onnx::general::stored::{array, element};
 use crate::tensors::axes::{elements, size};
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
-use reef_op::tensor::{Array, Element, Truth};
+use reef_op::tensor::{Array, Binary, Element, Truth};
 
 pub(in crate::onnx::general::operators) fn cast(
     b: &mut Builder<'_>,
@@ -47,8 +47,36 @@ fn converted(b: &mut Builder<'_>, call: &Call<'_>, to: Element, few: Option<Few>
     match few {
         Some(few) if call.few_bits(0) == Some(few) => Ok(x.clone()),
         Some(few) => few.cast(b, x, saturates),
+        None if x.element().is_float() && !to.is_float() && to != Element::Bool => {
+            integer(b, x, to)
+        }
         None => b.cast(x, to),
     }
+}
+
+/// Floats as integers. Of those out of range the standard says nothing: they are as x86 converts
+/// them, and so ONNX Runtime. That gives the least number of 32 bits, and of 64 bits for wider types
+/// and uint32; types of fewer bits keep the lowest of it, which are zeros.
+fn integer(b: &mut Builder<'_>, x: &Value, to: Element) -> Result<Value> {
+    let is_wide = matches!(to, Element::I64 | Element::U64 | Element::U32);
+    let bound = 2f64.powi(if is_wide { 63 } else { 31 });
+    b.map_in(x.element().domain(), to, &[x], |w| {
+        let (x, least) = (w.input(0), w.real(-bound));
+        let most = w.real(if to == Element::U64 { 2.0 * bound } else { bound });
+        let is_above = w.bin(Binary::Less, least, x);
+        let is_below = w.bin(Binary::Less, x, most);
+        let fits = w.mul(is_above, is_below);
+        let other = match to {
+            Element::I32 | Element::I64 => least,
+            Element::U64 => {
+                let (half, zero) = (w.real(bound), w.real(0.0));
+                let is_beyond = w.bin(Binary::LessOrEqual, most, x);
+                w.select(is_beyond, zero, half)
+            }
+            _ => w.real(0.0),
+        };
+        w.select(fits, x, other)
+    })
 }
 
 /// Dropout without training: its input. The mask is true everywhere.

@@ -5,7 +5,7 @@
 //! number is known already, the result has no more.
 
 use super::indexed::scattered;
-use crate::onnx::fault::{Result, unsupported};
+use crate::onnx::fault::{Result, beyond};
 use crate::onnx::general::call::{Call, one};
 use crate::tensors::axes::{axis, elements, sizes_around};
 use crate::tensors::builder::Builder;
@@ -173,50 +173,135 @@ pub(in crate::onnx::general::operators) fn coordinates(
     each.collect()
 }
 
-/// The different elements of a tensor, smallest first; places of the first of each, which of them
-/// each element is, and how often each is there.
+/// Most elements of a row that is compared with others: rows are sorted by one after the other.
+const MAX_COLUMNS: usize = 64;
+
+/// The different elements of a tensor, or parts along an axis, smallest first or as they are met;
+/// places of the first of each, which of them each is, and how often each is there.
 fn unique(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Vec<Value>> {
     let x = call.get(0)?;
-    let along = call.maybe_int("axis")?.map(|at| axis(at, x.rank())).transpose()?;
-    if along.is_some() && x.rank() != 1 {
-        return Err(unsupported(&format!(
-            "attribute axis of a tensor of {} dimensions is",
-            x.rank()
-        )));
-    }
-    if !call.flag("sorted", true)? {
-        return Err(unsupported("attribute sorted = 0 is"));
-    }
-    let len = x.spec.elements();
-    let all = b.reshape(x, vec![len])?;
+    let is_sorted = call.flag("sorted", true)?;
+    let (x, at) = match call.maybe_int("axis")? {
+        Some(number) => (x.clone(), axis(number, x.rank())?),
+        None => (b.reshape(x, vec![x.spec.elements()])?, 0),
+    };
+    let len = x.dims()[at];
     if len == 0 {
         let none = b.whole(vec![0], Vec::new())?;
-        return Ok(vec![all, none.clone(), none.clone(), none]);
+        return Ok(vec![x, none.clone(), none.clone(), none]);
     }
-    let [sorted, from] = b.top(&all, len, false)?;
-    let before = b.cut(&sorted, 0, 0, len - 1)?;
-    let after = b.cut(&sorted, 0, 1, len)?;
-    let changes = b.map_in(x.element().domain(), Element::I64, &[&before, &after], |w| {
-        let (before, after, one) = (w.input(0), w.input(1), w.whole(1));
-        let same = w.bin(Binary::Equal, before, after);
-        w.sub(one, same)
-    })?;
-    let first = b.whole(vec![1], vec![1])?;
-    let is_first = b.concat(&[&first, &changes], 0)?;
-    let chosen = Selection::of(b, &is_first)?;
-    let so_far = b.running(&is_first, 0, false, false)?;
-    let number = b.each(&so_far, |w, x| {
-        let one = w.whole(1);
-        w.sub(x, one)
-    })?;
+    let order: Vec<usize> = [at].into_iter().chain((0..x.rank()).filter(|&k| k != at)).collect();
+    let columns = x.spec.elements() / len;
+    let rows = b.transpose(&x, &order)?;
+    let rows = b.reshape(&rows, vec![len, columns])?;
+    if !(1..=MAX_COLUMNS).contains(&columns) {
+        return Err(beyond(&format!(
+            "parts of {} along axis {at} must have 1 to {MAX_COLUMNS} elements, got {columns}",
+            x.spec
+        )));
+    }
+    let mut groups = Groups::of(b, &rows)?;
+    if !is_sorted {
+        groups = groups.by_first_rows(b)?;
+    }
+    let Groups { firsts, numbers, count } = groups;
     let _making = b.ledger.charge(16 * len as u64)?;
     let zeros = b.whole(vec![len], vec![0; len])?;
-    let inverse = put(b, &zeros, &from, &number, ScatterKind::Replace)?;
     let ones = b.whole(vec![len], vec![1; len])?;
-    let counts = put(b, &zeros, &number, &ones, ScatterKind::Add)?;
-    let values = chosen.rows(b, &sorted, 0)?;
-    let values = chosen.bound(b, call, 0, values, 0)?;
-    let firsts = chosen.rows(b, &from, 0)?;
-    let firsts = chosen.bound(b, call, 1, firsts, 0)?;
-    Ok(vec![values, firsts, inverse, chosen.bound(b, call, 3, counts, 0)?])
+    let counts = put(b, &zeros, &numbers, &ones, ScatterKind::Add)?;
+    let values = taken(b, &x, &firsts, at)?;
+    Ok(vec![
+        bounded(b, call, 0, values, at, &count)?,
+        bounded(b, call, 1, firsts, 0, &count)?,
+        numbers,
+        bounded(b, call, 3, counts, 0, &count)?,
+    ])
+}
+
+/// Groups of equal rows.
+struct Groups {
+    /// The number of the first row of each group, as many places as there are rows.
+    firsts: Value,
+    /// The number of each row's group.
+    numbers: Value,
+    /// Number of groups.
+    count: Value,
+}
+
+impl Groups {
+    /// Groups of the rows of a matrix that is not empty, the smallest first.
+    fn of(b: &mut Builder<'_>, rows: &Value) -> Result<Self> {
+        let (len, columns) = (rows.dims()[0], rows.dims()[1]);
+        let order = ascending(b, rows)?;
+        let changes = if len == 1 {
+            b.whole(vec![0], Vec::new())?
+        } else {
+            let sorted = taken(b, rows, &order, 0)?;
+            let (before, after) = (b.cut(&sorted, 0, 0, len - 1)?, b.cut(&sorted, 0, 1, len)?);
+            let differ =
+                b.map_in(rows.element().domain(), Element::I64, &[&before, &after], |w| {
+                    let (before, after, one) = (w.input(0), w.input(1), w.whole(1));
+                    let same = w.bin(Binary::Equal, before, after);
+                    w.sub(one, same)
+                })?;
+            let differ =
+                if columns == 1 { differ } else { b.fold_axes(&differ, &[1], FoldKind::Max)? };
+            b.reshape(&differ, vec![len - 1])?
+        };
+        let first = b.whole(vec![1], vec![1])?;
+        let is_first = b.concat(&[&first, &changes], 0)?;
+        let chosen = Selection::of(b, &is_first)?;
+        let number = numbered(b, &is_first)?;
+        let _making = b.ledger.charge(8 * len as u64)?;
+        let zeros = b.whole(vec![len], vec![0; len])?;
+        let numbers = put(b, &zeros, &order, &number, ScatterKind::Replace)?;
+        let firsts = chosen.rows(b, &order, 0)?;
+        Ok(Self { firsts, numbers, count: chosen.count })
+    }
+
+    /// The same groups, in the order of their first rows.
+    fn by_first_rows(self, b: &mut Builder<'_>) -> Result<Self> {
+        let first_of = taken(b, &self.firsts, &self.numbers, 0)?;
+        let places = b.count(first_of.dims().to_vec())?;
+        let is_first = b.map_in(Domain::I64, Element::I64, &[&first_of, &places], |w| {
+            let (first, place) = (w.input(0), w.input(1));
+            w.bin(Binary::Equal, first, place)
+        })?;
+        let chosen = Selection::of(b, &is_first)?;
+        let number = numbered(b, &is_first)?;
+        let numbers = taken(b, &number, &first_of, 0)?;
+        Ok(Self { firsts: chosen.places, numbers, count: chosen.count })
+    }
+}
+
+/// Number of those before each place and at it that aren't 0, less one.
+fn numbered(b: &mut Builder<'_>, is_first: &Value) -> Result<Value> {
+    let so_far = b.running(is_first, 0, false, false)?;
+    b.each(&so_far, |w, x| {
+        let one = w.whole(1);
+        w.sub(x, one)
+    })
+}
+
+/// Numbers of rows in ascending order, those of equal ones too: they are sorted by each column, the
+/// last one first, and sorting keeps equals in their order.
+fn ascending(b: &mut Builder<'_>, rows: &Value) -> Result<Value> {
+    let (len, columns) = (rows.dims()[0], rows.dims()[1]);
+    let mut order: Option<Value> = None;
+    for column in (0..columns).rev() {
+        let own = b.cut(rows, 1, column, column + 1)?;
+        let own = b.reshape(&own, vec![len])?;
+        order = Some(match order {
+            None => {
+                let [_, places] = b.top(&own, len, false)?;
+                places
+            }
+            Some(order) => {
+                let own = taken(b, &own, &order, 0)?;
+                let [_, places] = b.top(&own, len, false)?;
+                taken(b, &order, &places, 0)?
+            }
+        });
+    }
+    order.ok_or_else(|| "rows without elements".into())
 }

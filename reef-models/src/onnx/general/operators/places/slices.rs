@@ -4,10 +4,11 @@ use crate::onnx::fault::Result;
 use crate::onnx::general::bounds::points;
 use crate::onnx::general::call::{Call, one};
 use crate::onnx::general::operators::elements::cast::sizes;
+use crate::onnx::general::operators::places::indexed::rows_at;
 use crate::tensors::axes::axis;
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
-use reef_op::tensor::Scalar;
+use reef_op::tensor::{Binary, Domain, Element, Scalar};
 
 pub(in crate::onnx::general::operators) fn slice(
     b: &mut Builder<'_>,
@@ -104,9 +105,13 @@ fn split(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Vec<Value>> {
 /// Each row of a batch turned round up to a length of its own.
 fn reverse(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let x = call.get(0)?;
-    let lengths = sizes(&call.numbers(1)?.ok_or("operand 1 is missing")?)?;
     let batch = axis(call.int("batch_axis", 1)?, x.rank())?;
     let time = axis(call.int("time_axis", 0)?, x.rank())?;
+    let computed = call.maybe(1).filter(|lengths| lengths.known_values().is_none());
+    if let Some(lengths) = computed {
+        return reversed(b, x, lengths, [batch, time]);
+    }
+    let lengths = sizes(&call.numbers(1)?.ok_or("operand 1 is missing")?)?;
     let long = lengths.iter().any(|&length| length > x.dims()[time]);
     if lengths.len() != x.dims()[batch] || batch == time || long {
         return Err(format!("lengths {lengths:?} of {}", x.spec));
@@ -121,4 +126,43 @@ fn reverse(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
         rows.push(b.pick_axis(&row, time, (0..x.dims()[time]).map(place).collect())?);
     }
     b.concat(&rows.iter().collect::<Vec<_>>(), batch)
+}
+
+/// As [`reverse`], by lengths that data decide: each place looks up its element. A length beyond the
+/// row is that of the row.
+fn reversed(
+    b: &mut Builder<'_>,
+    x: &Value,
+    lengths: &Value,
+    [batch, time]: [usize; 2],
+) -> Result<Value> {
+    let (rows, steps) = (x.dims()[batch], x.dims()[time]);
+    if lengths.dims() != [rows] || lengths.element().is_float() || batch == time {
+        return Err(format!("lengths {} of {}", lengths.spec, x.spec));
+    }
+    if x.spec.elements() == 0 {
+        return Ok(x.clone());
+    }
+    let others = (0..x.rank()).filter(|&k| k != batch && k != time);
+    let order: Vec<usize> = [batch, time].into_iter().chain(others).collect();
+    let turned = b.transpose(x, &order)?;
+    let table = b.reshape(&turned, vec![rows * steps, x.spec.elements() / (rows * steps)])?;
+    let lengths = b.reshape(lengths, vec![rows, 1])?;
+    let (row, step) = (b.count(vec![rows, 1])?, b.count(vec![1, steps])?);
+    let places = b.map_in(Domain::I64, Element::I64, &[&row, &step, &lengths], |w| {
+        let (row, step, length) = (w.input(0), w.input(1), w.input(2));
+        let (steps, one) = (w.whole(steps as i64), w.whole(1));
+        let length = w.bin(Binary::Min, length, steps);
+        let last = w.sub(length, one);
+        let from_end = w.sub(last, step);
+        let is_turned = w.bin(Binary::Less, step, length);
+        let step = w.select(is_turned, from_end, step);
+        let before = w.mul(row, steps);
+        w.add(before, step)
+    })?;
+    let made = rows_at(b, &table, &places)?;
+    let made = b.reshape(&made, turned.dims().to_vec())?;
+    let mut back = vec![0; order.len()];
+    order.iter().enumerate().for_each(|(k, &from)| back[from] = k);
+    b.transpose(&made, &back)
 }

@@ -173,12 +173,13 @@ fn cut(
         let (before, after) = match wanted {
             None => (pads[k], pads[rank + k] - more[k]),
             Some(wanted) => {
-                let total = all + more[k] - wanted;
-                let half = total.div_euclid(2);
-                let upper = auto == "SAME_UPPER";
-                let (before, after) =
-                    if upper { (half, total - half) } else { (total - half, half) };
-                (before, after - more[k])
+                // Nothing is added before the first element. Behind the last one `output_shape`
+                // may add some, `auto_pad` none, as in ONNX Runtime.
+                let total = (all + more[k] - wanted).max(0);
+                let (less, greater) = (total / 2, total - total / 2);
+                let before = if auto == "SAME_UPPER" { less } else { greater };
+                let wanted = if shape.is_some() { wanted } else { all + more[k] - total };
+                (before, all - before - wanted)
             }
         };
         made[0].push(before);

@@ -21,9 +21,11 @@ pub(in crate::onnx::general::operators) fn normalisation(
         "BatchNormalization" => one(batch(b, call)?),
         "MeanVarianceNormalization" => {
             let x = call.get(0)?;
-            let axes = call.ints("axes")?.unwrap_or(&[0, 2, 3]);
+            let usual: Vec<i64> = [0, 2, 3].into_iter().filter(|&k| k < x.rank() as i64).collect();
+            let axes = call.ints("axes")?.unwrap_or(&usual);
             let axes = crate::tensors::axes::axes(axes, x.rank())?;
-            let [made, ..] = b.standardise(x, &axes, 1e-9)?;
+            // The standard adds 1e-9 to the root, and not to what it is the root of.
+            let [made, ..] = b.standardise(x, &axes, 1e-18)?;
             one(b.cast(&made, x.element())?)
         }
         "LpNormalization" => one(by_norm(b, call)?),
