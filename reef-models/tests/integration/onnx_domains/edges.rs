@@ -395,3 +395,18 @@ fn rows_are_reversed_up_to_computed_lengths() {
     let by_row = made(&[2, 3, 1], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &axes);
     assert_eq!(by_row, [2.0, 1.0, 3.0, 6.0, 5.0, 4.0]);
 }
+
+/// The nearest single to a factor of 0.7 or 1.4 is less, and its product is rounded.
+#[test]
+fn size_by_a_factor_is_rounded_as_by_onnx_runtime() {
+    for (from, factor, want) in [(10, 0.7, 7), (5, 1.4, 7), (9, 0.7, 6), (0, 2.0, 0)] {
+        let parts = [
+            value(11, "x", &[from]),
+            singles("scales", &[1], |_| factor),
+            node("Resize", &["x", "", "scales"], "y", &[text("mode", "linear")]),
+            open(12, "y", FLOAT, &[]),
+        ];
+        let network = network(&parts, &[]).unwrap();
+        assert_eq!(network.outputs[0].spec.dims, [want], "{from} by {factor}");
+    }
+}

@@ -311,8 +311,13 @@ fn axes(call: &Call<'_>, old: bool, cuts: bool) -> Result<Vec<Axis>> {
         let from = x.dims()[axis];
         let cut = roi.as_ref().map_or([0.0, 1.0], |roi| [roi[k], roi[listed.len() + k]]);
         let (scale, exact, size) = match (scales.is_some(), common) {
+            // Of an axis without elements none are made, by any factor.
+            _ if from == 0 && (scales.is_some() || number == 0.0) => (1.0, 0.0, 0.0),
             (true, _) => {
-                (number, number * from as f64, (number * from as f64 * (cut[1] - cut[0])).floor())
+                // A single, as in ONNX Runtime and PyTorch: 0.7 times 10 is 7, though the nearest
+                // single to 0.7 is less.
+                let all = f64::from(number as f32 * from as f32);
+                (number, number * from as f64, (all * (cut[1] - cut[0])).floor())
             }
             (false, Some(scale)) => {
                 let size = (scale * from as f64 + 0.5).floor();
@@ -322,7 +327,7 @@ fn axes(call: &Call<'_>, old: bool, cuts: bool) -> Result<Vec<Axis>> {
         };
         let sound =
             scale > 0.0 && scale.is_finite() && (0.0..=reef_op::MAX_SIZE as f64).contains(&size);
-        if sound && from > 0 {
+        if sound && (from > 0 || size == 0.0) {
             Ok(Axis { axis, from, to: size as usize, scale, exact, cut })
         } else {
             Err(format!("axis {axis} of {from} elements by {number}"))
