@@ -1,6 +1,6 @@
 //! Operators in which ONNX Runtime puts several of ONNX's together.
 
-use super::{assert_near, network, outputs};
+use super::{assert_near, doubles, network, outputs};
 use crate::handmade::{
     float, floats, int, node, node_in, open, scalar, singles, stored, text, value,
 };
@@ -360,4 +360,80 @@ fn files_for_one_machine_are_refused_with_the_remedy() {
     ];
     let said = network(&parts, &[]).unwrap_err();
     assert!(said.contains("save it with the level extended, or run the file by"), "{said}");
+}
+
+/// Sums of what optimised networks of images join: numbers by the definitions of ONNX Runtime.
+#[test]
+fn sums_before_functions_are_those_of_their_definitions() {
+    let bias = [singles("b", &[2], |k| k as f32)];
+    let softmax = result("BiasSoftmax", &["x", "b"], &[int("axis", -1)], &bias);
+    let (low, high) = (1.0 / (1.0 + 1f64.exp()), 1.0 / (1.0 + 2.5f64.exp()));
+    assert_near(&softmax, &[1.0 - low, low, high, 1.0 - high]);
+    // 1 · gelu(0), 0.5 · gelu(3).
+    let split = result("BiasSplitGelu", &["x", "b"], &[], &bias);
+    assert_near(&split, &[0.0, 0.5 * 2.995_950_3]);
+    let sum = result("BiasAdd", &["x", "b", "x"], &[], &bias);
+    assert_near(&sum, &[2.0, -1.0, 1.0, 5.0]);
+    let axis = [stored("axis", I32, &[1], &(-2i32).to_le_bytes())];
+    assert_near(&result("ExpandDims", &["x", "axis"], &[], &axis), &[1.0, -1.0, 0.5, 2.0]);
+}
+
+/// Two groups of two channels, of two pixels each: those of the first are 1 to 4.
+#[test]
+fn groups_of_channels_that_come_last_are_normalised() {
+    let made = |op: &str, inputs: &[&str], more: &[Vec<u8>]| {
+        let parts = [
+            node_in(MS, op, inputs, &["y"], &[&[int("groups", 2)], more].concat()),
+            value(11, "x", &[1, 2, 1, 4]),
+            singles("scale", &[4], |_| 2.0),
+            singles("shift", &[4], |_| 1.0),
+            singles("skip", &[1, 4], |k| [0.0, 0.0, 5.0, 5.0][k as usize]),
+            singles("bias", &[4], |k| [0.0, 0.0, 0.0, 1.0][k as usize]),
+            value(12, "y", &[]),
+        ];
+        let x = vec![1.0, 2.0, -5.0, -6.0, 3.0, 4.0, -5.0, -6.0];
+        outputs(&parts, &[1, 2, 1, 4], Array::F32(x)).remove(0)
+    };
+    let root = 1.25f64.sqrt();
+    let of = |x: f64| 2.0 * (x - 2.5) / root + 1.0;
+    let pair = [3.0, -1.0]; // -5 and -6
+    let want = [of(1.0), of(2.0), pair[0], pair[1], of(3.0), of(4.0), pair[0], pair[1]];
+    let plain = ["x", "scale", "shift"];
+    assert_near(&made("GroupNorm", &plain, &[int("activation", 0)]), &want);
+    let gated = want.map(|x| x / (1.0 + (-x).exp()));
+    assert_near(&made("GroupNorm", &plain, &[int("activation", 1)]), &gated);
+    // Both channels of the second group become 0.
+    let want = [of(1.0), of(2.0), 1.0, 1.0, of(3.0), of(4.0), 1.0, 1.0];
+    let all = ["x", "scale", "shift", "skip", "bias"];
+    assert_near(&made("SkipGroupNorm", &all, &[int("activation", 0)]), &want);
+}
+
+/// Two heads of one column each: the same numbers as of three operands.
+#[test]
+fn packed_operands_are_those_of_three() {
+    let attention = |inputs: &[&str]| {
+        let parts = [
+            node_in(MS, "MultiHeadAttention", inputs, &["y"], &[int("num_heads", 2)]),
+            value(11, "x", &[1, 2, 2]),
+            singles("keys", &[1, 2, 2], |k| k as f32),
+            singles("values", &[1, 2, 2], |k| 10.0 - k as f32),
+            // Tokens, heads, keys and values.
+            singles("both", &[1, 2, 2, 2, 1], |k| {
+                let of_key = (k / 2) as f32;
+                if k % 2 == 0 { of_key } else { 10.0 - of_key }
+            }),
+            value(12, "y", &[]),
+        ];
+        outputs(&parts, &[1, 2, 2], Array::F32(vec![1.0, -1.0, 0.5, 2.0])).remove(0)
+    };
+    let (apart, packed) = (attention(&["x", "keys", "values"]), attention(&["x", "both"]));
+    assert_near(&packed, &doubles(&apart));
+    let all = singles("all", &[1, 2, 2, 3, 1], |k| match k % 3 {
+        0 => [1.0, -1.0, 0.5, 2.0][k as usize / 3],
+        1 => (k / 3) as f32,
+        _ => 10.0 - (k / 3) as f32,
+    });
+    let node = node_in(MS, "MultiHeadAttention", &["all"], &["y"], &[int("num_heads", 2)]);
+    let network = network(&[node, all, value(12, "y", &[])], &[]).unwrap();
+    assert_near(&network.execute(&[]).unwrap()[0], &doubles(&apart));
 }

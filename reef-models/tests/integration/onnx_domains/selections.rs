@@ -586,3 +586,12 @@ fn parts_of_many_elements_are_refused() {
     let said = network(&parts, &[]).unwrap_err();
     assert!(said.contains("along axis 0 must have 1 to 64 elements, got 65"), "{said}");
 }
+
+#[test]
+fn single_number_that_is_not_0_is_at_place_0() {
+    let places = [node("NonZero", &["x"], "y", &[]), value(11, "x", &[]), open(12, "y", I64, &[])];
+    let network = network(&places, &[]).unwrap();
+    for (x, want) in [(2.0, vec![0.0]), (0.0, vec![])] {
+        assert_eq!(doubles(&network.execute(&[Array::F32(vec![x])]).unwrap()[0]), want);
+    }
+}

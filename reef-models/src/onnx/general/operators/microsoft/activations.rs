@@ -31,6 +31,20 @@ pub(super) fn gelu(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     }
 }
 
+/// The left half of the columns of `x + bias`, times `gelu` of the right one.
+pub(super) fn split_gelu(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let x = b.binary(Binary::Add, call.get(0)?, call.get(1)?)?;
+    let columns = x.dims().last().copied().unwrap_or_default();
+    if columns == 0 || !columns.is_multiple_of(2) {
+        return Err(format!("halves of {}", x.spec));
+    }
+    let last = x.rank() - 1;
+    let left = b.cut(&x, last, 0, columns / 2)?;
+    let right = b.cut(&x, last, columns / 2, columns)?;
+    let gate = b.each(&right, Writer::gelu)?;
+    b.binary(Binary::Mul, &left, &gate)
+}
+
 /// The activation that attribute `activation` names, with the numbers of `activation_params`, or of
 /// an attribute for each.
 pub(super) fn named(b: &mut Builder<'_>, call: &Call<'_>, x: &Value) -> Result<Value> {

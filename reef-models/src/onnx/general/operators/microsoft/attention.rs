@@ -100,19 +100,45 @@ fn halves(b: &mut Builder<'_>, past: &Value) -> Result<[Value; 2]> {
     }
 }
 
+/// The parts of an operand that has each for each head: batches, tokens, heads, parts, columns.
+fn unpacked<const PARTS: usize>(b: &mut Builder<'_>, packed: &Value) -> Result<[Value; PARTS]> {
+    let &[batch, tokens, heads, parts, columns] = packed.dims() else {
+        return Err(beyond(&format!(
+            "packed queries, keys and values must have five dimensions, got {}",
+            packed.spec
+        )));
+    };
+    if parts != PARTS {
+        return Err(format!("{PARTS} parts wanted, got {}", packed.spec));
+    }
+    let mut all = Vec::new();
+    for k in 0..PARTS {
+        let part = b.cut(packed, 3, k, k + 1)?;
+        all.push(b.reshape(&part, vec![batch, tokens, heads * columns])?);
+    }
+    all.try_into().map_err(|_| format!("{PARTS} parts wanted"))
+}
+
 /// Operands: queries, keys, values, bias, mask, summand of the scores, keys and values of the past.
+/// Keys and values may stand in one operand, and queries with them.
 pub(super) fn multi_head(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Vec<Value>> {
     let heads = heads_of(call)?;
-    if call.maybe(1).is_none() || call.maybe(2).is_none() {
-        return Err(beyond("queries, keys and values must be three operands, got packed ones"));
-    }
-    let given = [call.get(0)?, call.get(1)?, call.get(2)?];
+    let x = call.get(0)?;
+    let given = match (call.maybe(1), call.maybe(2)) {
+        (Some(keys), Some(values)) => [x.clone(), keys.clone(), values.clone()],
+        (Some(both), None) => {
+            let [keys, values] = unpacked::<2>(b, both)?;
+            [x.clone(), keys, values]
+        }
+        (None, None) => unpacked::<3>(b, x)?,
+        (None, Some(_)) => return Err("values without keys".into()),
+    };
     if given[0].rank() != 3 {
         return Err(format!("queries must have three dimensions, got {}", given[0].spec));
     }
     let mut at = 0;
     let mut parts = Vec::new();
-    for value in given {
+    for value in &given {
         let width = if value.rank() == 4 {
             value.dims()[1] * value.dims()[3]
         } else {

@@ -15,12 +15,20 @@ use super::sampled::grid;
 use super::sums::normal;
 use crate::onnx::fault::Result;
 use crate::onnx::general::call::{Call, one};
+use crate::tensors::axes::axis;
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
+use reef_op::tensor::Binary;
 
 pub(super) fn fused(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Option<Vec<Value>>> {
     match call.op() {
         "BiasGelu" | "FastGelu" | "Gelu" | "QuickGelu" => one(activations::gelu(b, call)?),
+        "BiasSplitGelu" => one(activations::split_gelu(b, call)?),
+        "BiasSoftmax" => one(norms::softmax_of_sum(b, call)?),
+        "GroupNorm" => Ok(Some(norms::group(b, call, false)?)),
+        "SkipGroupNorm" => Ok(Some(norms::group(b, call, true)?)),
+        "BiasAdd" => one(sum(b, call)?),
+        "ExpandDims" => one(expanded(b, call)?),
         "Attention" => Ok(Some(attention::attention(b, call)?)),
         "QAttention" => Ok(Some(attention::attention_of_integers(b, call)?)),
         "MultiHeadAttention" => Ok(Some(attention::multi_head(b, call)?)),
@@ -45,4 +53,19 @@ pub(super) fn fused(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Option<Vec<V
         "EmbedLayerNormalization" | "QEmbedLayerNormalization" => norms::embed(b, call),
         _ => Ok(None),
     }
+}
+
+/// The sum of three operands: images, a bias of channels, images.
+fn sum(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let made = b.binary(Binary::Add, call.get(0)?, call.get(1)?)?;
+    b.binary(Binary::Add, &made, call.get(2)?)
+}
+
+/// A tensor with one more axis of one element, whose number is operand 1.
+fn expanded(b: &Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let x = call.get(0)?;
+    let at = call.number(1)?.ok_or("operand 1 is missing")? as i64;
+    let mut dims = x.dims().to_vec();
+    dims.insert(axis(at, x.rank() + 1)?, 1);
+    b.reshape(x, dims)
 }

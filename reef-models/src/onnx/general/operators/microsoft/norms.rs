@@ -1,9 +1,10 @@
 //! Normalisations of sums.
 
-use crate::onnx::fault::Result;
+use crate::onnx::fault::{Result, beyond};
 use crate::onnx::general::call::Call;
 use crate::onnx::general::operators::places::indexed::rows_at;
 use crate::onnx::general::operators::quantized::linear::{Factor, dequantized};
+use crate::tensors::axes::size;
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
 use reef_op::tensor::{Binary, Element, FoldKind};
@@ -36,6 +37,59 @@ pub(super) fn skip(
         return Err("output 1 is not supported".into());
     }
     Ok(Some(vec![made, mean, inverse, sum]))
+}
+
+/// `softmax(x + bias)` along all axes from one on.
+pub(super) fn softmax_of_sum(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let x = call.get(0)?;
+    let sum = b.binary(Binary::Add, x, call.get(1)?)?;
+    if sum.dims() != x.dims() {
+        return Err(format!("a bias of {} for {}", call.get(1)?.spec, x.spec));
+    }
+    call.int("is_inner_broadcast", 0)?; // sizes say the same
+    let axes: Vec<usize> = (call.axis(1, x.rank())?..x.rank()).collect();
+    let made = b.softmax(&sum, &axes, false)?;
+    b.cast(&made, x.element())
+}
+
+/// Images whose channels come last, normalised by groups of channels. Operands: images, scale,
+/// shift, and with a `skip` a summand and a bias. Results: the normalised sum, and the sum.
+pub(super) fn group(b: &mut Builder<'_>, call: &Call<'_>, has_skip: bool) -> Result<Vec<Value>> {
+    let (x, groups) = (call.get(0)?, size(call.int("groups", 0)?)?);
+    let &[batch, rows, columns, channels] = x.dims() else {
+        return Err(format!("images of {}", x.spec));
+    };
+    if !call.flag("channels_last", true)? {
+        return Err(beyond("attribute channels_last must be 1, got 0"));
+    }
+    if groups == 0 || !channels.is_multiple_of(groups) {
+        return Err(format!("{} in {groups} groups", x.spec));
+    }
+    let mut sum = x.clone();
+    if has_skip {
+        let skip = match *call.get(3)?.dims() {
+            [own, each] => b.reshape(call.get(3)?, vec![own, 1, 1, each])?,
+            _ => call.get(3)?.clone(),
+        };
+        for summand in [Some(&skip), call.maybe(4)].into_iter().flatten() {
+            sum = b.binary(Binary::Add, &sum, summand)?;
+        }
+    }
+    let split = vec![batch, rows * columns, groups, channels / groups];
+    let split = b.reshape(&sum, split)?;
+    let [made, ..] = b.standardise(&split, &[1, 3], call.float("epsilon", 1e-5)?)?;
+    let made = b.reshape(&made, sum.dims().to_vec())?;
+    let made = b.scaled(&made, Some(call.get(1)?), Some(call.get(2)?))?;
+    let made = match call.int("activation", 0)? {
+        0 => made,
+        1 => b.each(&made, |w, x| {
+            let gate = w.sigmoid(x);
+            w.mul(x, gate)
+        })?,
+        other => return Err(format!("attribute activation = {other}")),
+    };
+    let made = b.cast(&made, x.element())?;
+    Ok(if has_skip { vec![made, sum] } else { vec![made] })
 }
 
 fn last_axis(x: &Value) -> Result<usize> {

@@ -144,15 +144,13 @@ fn non_zero(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
         w.sub(one, is_zero)
     })?;
     let chosen = Selection::of(b, &keep)?;
-    let places = coordinates(b, &chosen.places, x.dims())?;
+    // A single number is a list of one, as in ONNX Runtime and numpy.
+    let dims = if x.rank() == 0 { &[1][..] } else { x.dims() };
+    let places = coordinates(b, &chosen.places, dims)?;
     let len = chosen.places.spec.elements();
     let rows =
         places.iter().map(|place| b.reshape(place, vec![1, len])).collect::<Result<Vec<_>>>()?;
-    let rows = if rows.is_empty() {
-        b.whole(vec![0, len], Vec::new())?
-    } else {
-        b.concat(&rows.iter().collect::<Vec<_>>(), 0)?
-    };
+    let rows = b.concat(&rows.iter().collect::<Vec<_>>(), 0)?;
     chosen.bound(b, call, 0, rows, 1)
 }
 
