@@ -130,3 +130,82 @@ fn attention_that_does_not_fit_is_refused() {
     let said = say(&[int("num_heads", 1), int("do_rotary", 1)]);
     assert!(said.contains("attribute do_rotary must be 0, got 1, or run the file"), "{said}");
 }
+
+/// Means of two new tokens that are all there are, of one head, for keys of `k` and values 1 to 4.
+fn grouped(query: &str, more: &[&str], attributes: &[Vec<u8>], constants: &[Vec<u8>]) -> Array {
+    let first = [query, "k", "v", "", "", "last", "total"];
+    let heads = [int("num_heads", 1), int("kv_num_heads", 1)];
+    let all = [
+        singles("v", &[1, 2, 2], |k| k as f32 + 1.0),
+        stored("last", I32, &[1], &1i32.to_le_bytes()),
+        stored("total", I32, &[1], &2i32.to_le_bytes()),
+    ];
+    let (inputs, attributes) = ([&first[..], more].concat(), [&heads[..], attributes].concat());
+    let all = [&all[..], constants].concat();
+    results("GroupQueryAttention", &inputs, &["y"], &attributes, &all).remove(0)
+}
+
+#[test]
+fn tokens_see_later_ones_without_a_causal_mask() {
+    let keys = [singles("k", &[1, 2, 2], |_| 0.0)];
+    let made = |causal| grouped("x", &[], &[int("causal", causal)], &keys);
+    assert_near(&made(1), &[1.0, 2.0, 2.0, 3.0]);
+    assert_near(&made(0), &[2.0, 3.0, 2.0, 3.0]);
+}
+
+/// As the operator's documentation says.
+#[test]
+fn places_of_a_first_prompt_count_on_from_the_first() {
+    let made = |places: [i64; 2]| {
+        let raw: Vec<u8> = places.iter().flat_map(|place| place.to_le_bytes()).collect();
+        let constants = [
+            singles("k", &[1, 2, 2], |k| k as f32 * 0.5),
+            singles("c", &[4, 1], |k| [1.0, 0.5, 0.0, -0.5][k as usize]),
+            singles("s", &[4, 1], |k| [0.0, 0.25, 1.0, 0.75][k as usize]),
+            stored("p", I64, &[1, 2], &raw),
+        ];
+        grouped("x", &["c", "s", "p"], &[int("do_rotary", 1)], &constants)
+    };
+    let counted = made([2, 3]);
+    assert_near(&made([2, 0]), &counted.values().to_f64());
+    assert!(made([0, 1]).values().to_f64() != counted.values().to_f64());
+}
+
+/// One head has all columns, so that the norm of a head is that of a token.
+#[test]
+fn norms_of_queries_and_keys_come_before_their_product() {
+    let weights = || singles("g", &[2], |k| k as f32 + 0.5);
+    let keys = || singles("k", &[1, 2, 2], |k| k as f32 * 0.5 - 0.5);
+    let inside = {
+        let inputs = ["", "", "", "", "", "", "", "g", "g"];
+        grouped("x", &inputs, &[], &[keys(), weights()])
+    };
+    let norm = |from: &str, to: &str| {
+        let op = "SimplifiedLayerNormalization";
+        node_in(MS, op, &[from, "g"], &[to], &[float("epsilon", 1e-6)])
+    };
+    let keys = singles("of_k", &[1, 2, 2], |k| k as f32 * 0.5 - 0.5);
+    let before = [norm("x", "q"), norm("of_k", "k"), keys, weights()];
+    assert_near(&inside, &grouped("q", &[], &[], &before).values().to_f64());
+    let one = {
+        let inputs = ["", "", "", "", "", "", "", "g"];
+        let first = ["x", "v", "v", "", "", "last", "total"];
+        let parts = [
+            node_in(
+                MS,
+                "GroupQueryAttention",
+                &[&first[..], &inputs].concat(),
+                &["y"],
+                &[int("num_heads", 1), int("kv_num_heads", 1)],
+            ),
+            weights(),
+            singles("v", &[1, 2, 2], |k| k as f32),
+            stored("last", I32, &[1], &1i32.to_le_bytes()),
+            stored("total", I32, &[1], &2i32.to_le_bytes()),
+            value(11, "x", &[1, 2, 2]),
+            value(12, "y", &[]),
+        ];
+        network(&parts, &[]).unwrap_err()
+    };
+    assert!(one.contains("q_norm_weight and k_norm_weight come together"), "{one}");
+}

@@ -437,3 +437,63 @@ fn packed_operands_are_those_of_three() {
     let network = network(&[node, all, value(12, "y", &[])], &[]).unwrap();
     assert_near(&network.execute(&[]).unwrap()[0], &doubles(&apart));
 }
+
+#[test]
+fn windows_of_an_axis_become_an_axis() {
+    let made = |dims: [usize; 2], attributes: &[Vec<u8>]| {
+        let sizes = dims.map(|size| size as i64);
+        let parts = [
+            node_in(MS, "UnfoldTensor", &["x"], &["y"], attributes),
+            value(11, "x", &sizes),
+            value(12, "y", &[]),
+        ];
+        let x = (1..=dims[0] * dims[1]).map(|k| k as f32).collect();
+        outputs(&parts, &dims, Array::F32(x)).remove(0)
+    };
+    let made_of_row = made([1, 5], &[int("size", 3), int("step", 2)]);
+    assert_near(&made_of_row, &[1.0, 2.0, 3.0, 3.0, 4.0, 5.0]);
+    let of_columns = made([3, 2], &[int("dim", 0), int("size", 2)]);
+    assert_near(&of_columns, &[1.0, 3.0, 2.0, 4.0, 3.0, 5.0, 4.0, 6.0]);
+}
+
+#[test]
+fn different_elements_of_a_list_are_in_its_order() {
+    let parts = [
+        node_in(MS, "Unique", &["x"], &["y", "numbers", "counts"], &[]),
+        value(11, "x", &[6]),
+        open(12, "y", FLOAT, &["n"]),
+        open(12, "numbers", 7, &["6"]),
+        open(12, "counts", 7, &["n"]),
+    ];
+    let made = outputs(&parts, &[6], Array::F32(vec![2.0, 1.0, 1.0, 3.0, 4.0, 3.0]));
+    assert_near(&made[0], &[2.0, 1.0, 3.0, 4.0]);
+    assert_near(&made[1], &[0.0, 1.0, 1.0, 2.0, 3.0, 2.0]);
+    assert_near(&made[2], &[1.0, 2.0, 2.0, 1.0]);
+}
+
+#[test]
+fn dropout_of_a_sum_leaves_nothing_out_without_training() {
+    let bias = || singles("b", &[2], |k| k as f32);
+    let made = result("BiasDropout", &["x", "b", "x"], &[], &[bias()]);
+    assert_near(&made, &[2.0, -1.0, 1.0, 5.0]);
+    let parts = [
+        node_in(MS, "BiasDropout", &["x", "b", "", "", "trains"], &["y"], &[]),
+        bias(),
+        stored("trains", 9, &[], &[1]),
+        value(11, "x", &[2, 2]),
+        value(12, "y", &[]),
+    ];
+    assert!(network(&parts, &[]).unwrap_err().contains("training is not supported"));
+}
+
+#[test]
+fn convolution_of_channels_that_come_last_needs_no_activation() {
+    let parts = [
+        node_in(MS, "NhwcConv", &["x", "w"], &["y"], &[]),
+        singles("w", &[2, 1, 1, 1], |k| k as f32 + 1.0),
+        value(11, "x", &[1, 2, 1, 1]),
+        value(12, "y", &[]),
+    ];
+    let made = outputs(&parts, &[1, 2, 1, 1], Array::F32(vec![1.0, 2.0])).remove(0);
+    assert_near(&made, &[1.0, 2.0, 2.0, 4.0]);
+}

@@ -54,6 +54,7 @@ fn projected(
             return Err(beyond(&format!("attribute {name} must be 0, got 1")));
         }
     }
+    call.int("rotary_embedding_dim", 0)?; // it is about rotations alone
     let width = all.dims().last().copied().unwrap_or_default();
     let sizes = match call.ints("qkv_hidden_sizes")? {
         Some(list) => list.iter().map(|&one| size(one)).collect::<Result<Vec<_>>>()?,

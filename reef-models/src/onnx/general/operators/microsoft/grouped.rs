@@ -19,10 +19,12 @@ use reef_op::tensor::{Binary, Domain, Element, Scalar};
 
 /// Operands: queries (or all three in one), keys, values, both of the past, numbers of tokens less
 /// one, the largest number of tokens, tables of cosines and of sines, places, summand of the
-/// scores, a score of each head that no value has. Results: means, keys and values of all tokens.
+/// scores, a score of each head that no value has, two scales of a packed cache, and weights of
+/// norms of queries and keys. Results: means, keys and values of all tokens.
 pub(super) fn attention(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Vec<Value>> {
     refuse_packed_caches(call)?;
     let [queries, keys, values] = heads(b, call)?;
+    let [queries, keys] = normalised(b, call, [queries, keys])?;
     let cache = Cache::of(b, call, &queries, &keys)?;
     let places = cache.places(b, call, queries.dims()[2])?;
     let [queries, keys] = turned(b, call, [queries, keys], &places)?;
@@ -48,13 +50,38 @@ fn refuse_packed_caches(call: &Call<'_>) -> Result<()> {
             return Err(beyond(&format!("attribute {name} must be \"NONE\", got {kind:?}")));
         }
     }
-    for name in ["kv_cache_bit_width", "qk_output"] {
+    for name in ["kv_cache_bit_width", "qk_output", "sliding_window_cache"] {
         let number = call.int(name, 0)?;
         if number > 0 {
             return Err(beyond(&format!("attribute {name} must be 0, got {number}")));
         }
     }
+    for (index, name) in [(12, "k_scale"), (13, "v_scale")] {
+        if call.maybe(index).is_some() {
+            return Err(beyond(&format!("{name} must be left out: the cache has floats")));
+        }
+    }
     Ok(())
+}
+
+/// Queries and keys of each head divided by their root mean square, if there are weights for it.
+fn normalised(
+    b: &mut Builder<'_>,
+    call: &Call<'_>,
+    [queries, keys]: [Value; 2],
+) -> Result<[Value; 2]> {
+    let epsilon = call.float("qk_norm_epsilon", 1e-6)?;
+    let weights = match (call.maybe(14), call.maybe(15)) {
+        (Some(own), Some(shared)) => [own, shared],
+        (None, None) => return Ok([queries, keys]),
+        _ => return Err("q_norm_weight and k_norm_weight come together, one is missing".into()),
+    };
+    let mut each = |value: &Value, weight: &Value| {
+        let [made, _] = b.by_root_mean_square(value, &[3], epsilon)?;
+        let made = b.scaled(&made, Some(weight), None)?;
+        b.cast(&made, value.element())
+    };
+    Ok([each(&queries, weights[0])?, each(&keys, weights[1])?])
 }
 
 /// Queries, keys and values: batches, heads, tokens, columns each.
@@ -153,7 +180,15 @@ impl Cache {
             if places.dims() != [batch, new] || places.element().is_float() {
                 return Err(format!("places {} of {batch} batches of {new} tokens", places.spec));
             }
-            return Ok(places.clone());
+            if !self.is_new {
+                return Ok(places.clone());
+            }
+            // ONNX Runtime reads the first place of a first prompt, and counts on from it.
+            let flat = b.reshape(places, vec![batch * new])?;
+            let first = b.cut(&flat, 0, 0, 1)?;
+            let first = b.cast(&first, Element::I64)?;
+            let (first, rows) = (b.reshape(&first, vec![1, 1])?, b.count(vec![1, new])?);
+            return b.binary(Binary::Add, &first, &rows);
         }
         let (before, rows) = (b.reshape(&self.before, vec![batch, 1])?, b.count(vec![1, new])?);
         b.binary(Binary::Add, &before, &rows)
@@ -226,7 +261,18 @@ fn shares(b: &mut Builder<'_>, call: &Call<'_>, all: &Attention, before: &Value)
     let scores = capped(b, &product, call.float("softcap", 0.0)?)?;
     let window = Some(call.int("local_window_size", -1)?).filter(|&window| window > 0);
     let mut masks = Masks::new();
-    masks.following(b, before, &scores, window)?;
+    if call.flag("causal", true)? {
+        masks.following(b, before, &scores, window)?;
+    } else if window.is_some() {
+        return Err("attribute local_window_size must be -1 if causal is 0".into());
+    } else {
+        let new = all.queries.sizes[2] as i64;
+        let lengths = b.each(before, |w, before| {
+            let new = w.whole(new);
+            w.add(before, new)
+        })?;
+        masks.lengths(b, &lengths, &scores, false)?;
+    }
     if let Some(summand) = call.maybe(10) {
         let summand = b.cast(summand, scores.element())?;
         masks.adding(over_keys(b, &summand, &scores)?);

@@ -10,10 +10,10 @@ mod norms;
 mod products;
 
 use super::elements::cast;
-use super::places::{indexed, movement};
+use super::places::{indexed, movement, selected};
 use super::sampled::grid;
 use super::sums::normal;
-use crate::onnx::fault::Result;
+use crate::onnx::fault::{Result, unsupported};
 use crate::onnx::general::call::{Call, one};
 use crate::tensors::axes::axis;
 use crate::tensors::builder::Builder;
@@ -27,7 +27,10 @@ pub(super) fn fused(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Option<Vec<V
         "BiasSoftmax" => one(norms::softmax_of_sum(b, call)?),
         "GroupNorm" => Ok(Some(norms::group(b, call, false)?)),
         "SkipGroupNorm" => Ok(Some(norms::group(b, call, true)?)),
-        "BiasAdd" => one(sum(b, call)?),
+        "BiasAdd" => one(sum(b, call, [call.maybe(1), Some(call.get(2)?)])?),
+        "BiasDropout" => one(undropped(b, call)?),
+        "UnfoldTensor" => one(products::unfolded(b, call)?),
+        "Unique" => Ok(Some(selected::different(b, call)?)),
         "ExpandDims" => one(expanded(b, call)?),
         "Attention" => Ok(Some(attention::attention(b, call)?)),
         "QAttention" => Ok(Some(attention::attention_of_integers(b, call)?)),
@@ -36,7 +39,7 @@ pub(super) fn fused(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Option<Vec<V
         "GatherBlockQuantized" => one(gathered::gather(b, call)?),
         "RotaryEmbedding" => one(attention::rotary(b, call)?),
         "FusedConv" => one(products::convolution(b, call)?),
-        "NhwcFusedConv" => one(products::convolution_of_last(b, call)?),
+        "NhwcConv" | "NhwcFusedConv" => one(products::convolution_of_last(b, call)?),
         "FusedGemm" => one(products::gemm(b, call)?),
         "FusedMatMul" | "TransposeMatMul" => one(products::matmul(b, call)?),
         "CDist" => one(products::distances(b, call)?),
@@ -55,10 +58,23 @@ pub(super) fn fused(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Option<Vec<V
     }
 }
 
-/// The sum of three operands: images, a bias of channels, images.
-fn sum(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
-    let made = b.binary(Binary::Add, call.get(0)?, call.get(1)?)?;
-    b.binary(Binary::Add, &made, call.get(2)?)
+/// Operand 0 with others added: a bias of channels, and a summand.
+fn sum(b: &mut Builder<'_>, call: &Call<'_>, others: [Option<&Value>; 2]) -> Result<Value> {
+    let mut made = call.get(0)?.clone();
+    for other in others.into_iter().flatten() {
+        made = b.binary(Binary::Add, &made, other)?;
+    }
+    Ok(made)
+}
+
+/// A sum of which nothing is left out, as without training.
+fn undropped(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    call.int("seed", 0)?;
+    call.maybe(3); // how much training leaves out
+    if call.number(4)?.is_some_and(|flag| flag != 0.0) {
+        return Err(unsupported("training is"));
+    }
+    sum(b, call, [Some(call.get(1)?), call.maybe(2)])
 }
 
 /// A tensor with one more axis of one element, whose number is operand 1.

@@ -6,7 +6,7 @@ use crate::onnx::general::call::Call;
 use crate::onnx::general::operators::sums::convolutions::{biased, convolved};
 use crate::onnx::general::operators::sums::products::gemm as product;
 use crate::onnx::general::operators::sums::window::{channels_first, channels_last};
-use crate::tensors::axes::{elements, size};
+use crate::tensors::axes::{axis, elements, size};
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
 use reef_op::tensor::{Array, Binary, Domain, FoldKind, Unary};
@@ -85,6 +85,27 @@ pub(super) fn convolution_of_last(b: &mut Builder<'_>, call: &Call<'_>) -> Resul
         made = b.binary(Binary::Add, &made, other)?;
     }
     named(b, call, &made)
+}
+
+/// Windows of `size` elements along an axis, each `step` after the one before, whose elements are
+/// along a last axis of their own.
+pub(super) fn unfolded(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let x = call.get(0)?;
+    let at = axis(call.int("dim", -1)?, x.rank())?;
+    let (width, step) = (size(call.int("size", 0)?)?, size(call.int("step", 1)?)?);
+    let len = x.dims()[at];
+    if width == 0 || step == 0 || width > len {
+        return Err(format!("windows of {width} elements of {len}, each {step} after another"));
+    }
+    let count = (len - width) / step + 1;
+    let _making = b.ledger.charge(8 * elements(&[count, width])? as u64)?;
+    let places = (0..count * width).map(|k| k / width * step + k % width).collect();
+    let made = b.pick_axis(x, at, places)?;
+    let split = [&x.dims()[..at], &[count, width], &x.dims()[at + 1..]].concat();
+    let made = b.reshape(&made, split)?;
+    let others = (0..made.rank()).filter(|&k| k != at + 1);
+    let order: Vec<usize> = others.chain([at + 1]).collect();
+    b.transpose(&made, &order)
 }
 
 pub(super) fn gemm(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {

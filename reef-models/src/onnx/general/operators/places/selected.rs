@@ -183,37 +183,74 @@ fn unique(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Vec<Value>> {
         Some(number) => (x.clone(), axis(number, x.rank())?),
         None => (b.reshape(x, vec![x.spec.elements()])?, 0),
     };
-    let len = x.dims()[at];
-    if len == 0 {
-        let none = b.whole(vec![0], Vec::new())?;
-        return Ok(vec![x, none.clone(), none.clone(), none]);
-    }
-    let order: Vec<usize> = [at].into_iter().chain((0..x.rank()).filter(|&k| k != at)).collect();
-    let columns = x.spec.elements() / len;
-    let rows = b.transpose(&x, &order)?;
-    let rows = b.reshape(&rows, vec![len, columns])?;
-    if !(1..=MAX_COLUMNS).contains(&columns) {
-        return Err(beyond(&format!(
-            "parts of {} along axis {at} must have 1 to {MAX_COLUMNS} elements, got {columns}",
-            x.spec
-        )));
-    }
-    let mut groups = Groups::of(b, &rows)?;
-    if !is_sorted {
-        groups = groups.by_first_rows(b)?;
-    }
-    let Groups { firsts, numbers, count } = groups;
-    let _making = b.ledger.charge(16 * len as u64)?;
-    let zeros = b.whole(vec![len], vec![0; len])?;
-    let ones = b.whole(vec![len], vec![1; len])?;
-    let counts = put(b, &zeros, &numbers, &ones, ScatterKind::Add)?;
-    let values = taken(b, &x, &firsts, at)?;
+    let Parts { values, firsts, numbers, counts, count } = Parts::of(b, &x, at, is_sorted)?;
     Ok(vec![
         bounded(b, call, 0, values, at, &count)?,
         bounded(b, call, 1, firsts, 0, &count)?,
         numbers,
         bounded(b, call, 3, counts, 0, &count)?,
     ])
+}
+
+/// As [`unique`], of ONNX Runtime's domain: elements of a list as they are met, which of them each
+/// is, and how often each is there.
+pub(in crate::onnx::general::operators) fn different(
+    b: &mut Builder<'_>,
+    call: &Call<'_>,
+) -> Result<Vec<Value>> {
+    let x = call.get(0)?;
+    if x.rank() != 1 {
+        return Err(format!("a list wanted, got {}", x.spec));
+    }
+    let Parts { values, numbers, counts, count, .. } = Parts::of(b, x, 0, false)?;
+    let values = bounded(b, call, 0, values, 0, &count)?;
+    Ok(vec![values, numbers, bounded(b, call, 2, counts, 0, &count)?])
+}
+
+/// The different parts of a tensor along an axis.
+struct Parts {
+    values: Value,
+    /// The place of the first of each.
+    firsts: Value,
+    /// Which of them each part is.
+    numbers: Value,
+    counts: Value,
+    /// Number of them.
+    count: Value,
+}
+
+impl Parts {
+    fn of(b: &mut Builder<'_>, x: &Value, at: usize, is_sorted: bool) -> Result<Self> {
+        let len = x.dims()[at];
+        if len == 0 {
+            let none = b.whole(vec![0], Vec::new())?;
+            let count = b.whole(Vec::new(), vec![0])?;
+            let (firsts, numbers) = (none.clone(), none.clone());
+            return Ok(Self { values: x.clone(), firsts, numbers, counts: none, count });
+        }
+        let order: Vec<usize> =
+            [at].into_iter().chain((0..x.rank()).filter(|&k| k != at)).collect();
+        let columns = x.spec.elements() / len;
+        let rows = b.transpose(x, &order)?;
+        let rows = b.reshape(&rows, vec![len, columns])?;
+        if !(1..=MAX_COLUMNS).contains(&columns) {
+            return Err(beyond(&format!(
+                "parts of {} along axis {at} must have 1 to {MAX_COLUMNS} elements, got {columns}",
+                x.spec
+            )));
+        }
+        let mut groups = Groups::of(b, &rows)?;
+        if !is_sorted {
+            groups = groups.by_first_rows(b)?;
+        }
+        let Groups { firsts, numbers, count } = groups;
+        let _making = b.ledger.charge(16 * len as u64)?;
+        let zeros = b.whole(vec![len], vec![0; len])?;
+        let ones = b.whole(vec![len], vec![1; len])?;
+        let counts = put(b, &zeros, &numbers, &ones, ScatterKind::Add)?;
+        let values = taken(b, x, &firsts, at)?;
+        Ok(Self { values, firsts, numbers, counts, count })
+    }
 }
 
 /// Groups of equal rows.
