@@ -78,8 +78,7 @@ pub(super) fn remedy(domain: &str, op: &str) -> Option<&'static str> {
         );
     }
     Some(match op {
-        "RegexFullMatch" | "StringConcat" | "StringNormalizer" | "StringSplit"
-        | "TfIdfVectorizer" | "Tokenizer" => {
+        "RegexFullMatch" | "StringConcat" | "StringNormalizer" | "StringSplit" | "Tokenizer" => {
             "it reads texts: let the client do it, and begin the file with the numbers"
         }
         "Bernoulli" | "Multinomial" | "RandomNormal" | "RandomNormalLike" | "RandomUniform"

@@ -22,12 +22,13 @@ pub(super) const STRING: i64 = 8;
 pub(crate) const UNUSED: &str = "_Unused";
 
 /// Attributes with texts that tensors hold.
-const ATTRIBUTES: [&str; 8] = [
+const ATTRIBUTES: [&str; 9] = [
     "cats_strings",
     "classes_strings",
     "classlabels_strings",
     "default_string",
     "keys_strings",
+    "pool_strings",
     "value_string",
     "value_strings",
     "values_strings",
@@ -184,7 +185,7 @@ pub(super) fn moved(
     let is_first = first == 0 && origins.iter().flatten().count() == 1;
     match (node.domain, node.op) {
         ("ai.onnx.ml", "CategoryMapper" | "LabelEncoder" | "OneHotEncoder") if is_first => Ok(None),
-        ("" | "ai.onnx", "Shape" | "Size") if is_first => Ok(None),
+        ("" | "ai.onnx", "Shape" | "Size" | "TfIdfVectorizer") if is_first => Ok(None),
         ("ai.onnx.ml", "ArrayFeatureExtractor") if is_first => Ok(origins[0]),
         ("" | "ai.onnx", op) if is_first && MOVING.contains(&op) => Ok(origins[0]),
         ("" | "ai.onnx", "Concat") if origins.iter().all(Option::is_some) => Ok(joined(&origins)),

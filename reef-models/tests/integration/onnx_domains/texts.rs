@@ -2,7 +2,7 @@
 
 use super::{network, numbers, outputs};
 use crate::handmade::{
-    bytes, floats, graph, int, ints, node, node_in, open, stored, stored_texts, text, texts,
+    bytes, floats, graph, int, ints, node, node_in, open, stored, stored_texts, text, texts, typed,
 };
 use reef_models::kinds::TensorModel;
 use reef_op::tensor::{Array, Element};
@@ -260,4 +260,61 @@ fn operators_of_texts_and_maps_are_refused_with_a_remedy() {
     let why = "input \"x\": it is a map, of which node \"y\" (DictVectorizer) makes a tensor";
     let error = network(&mapped, &[]).unwrap_err();
     assert!(error.contains(why), "{error}");
+}
+
+/// Bigrams 5 6, 7 8 and 6 7 after four elements, by the examples of the standard.
+#[test]
+fn grams_of_a_sequence_are_counted() {
+    let made = |dims: &[i64], lengths: [i64; 2], skips: i64, more: &[Vec<u8>]| {
+        let pool = [
+            int("min_gram_length", lengths[0]),
+            int("max_gram_length", lengths[1]),
+            int("max_skip_count", skips),
+            ints("ngram_counts", &[0, 4]),
+            ints("ngram_indexes", &[0, 1, 2, 3, 4, 5, 6]),
+            ints("pool_int64s", &[2, 3, 5, 4, 5, 6, 7, 8, 6, 7]),
+        ];
+        let parts = [
+            node("TfIdfVectorizer", &["x"], "y", &[&pool[..], more].concat()),
+            typed(11, "x", 6, dims),
+            open(12, "y", FLOAT, &[]),
+        ];
+        let x = Array::I32(vec![1, 1, 3, 3, 3, 7, 8, 6, 7, 5, 6, 8]);
+        network(&parts, &[]).unwrap().execute(&[x]).unwrap().remove(0)
+    };
+    let counts = |list: &[u8]| Array::F32(list.iter().map(|&x| x.into()).collect());
+    let tf = [text("mode", "TF")];
+    assert_eq!(made(&[12], [2, 2], 0, &tf), counts(&[0, 0, 0, 0, 1, 1, 1]));
+    assert_eq!(made(&[12], [2, 2], 5, &tf), counts(&[0, 0, 0, 0, 1, 3, 1]));
+    assert_eq!(made(&[12], [1, 2], 5, &tf), counts(&[0, 3, 1, 0, 1, 3, 1]));
+    let rows = counts(&[0, 3, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 1, 1]);
+    assert_eq!(made(&[2, 6], [1, 2], 5, &tf), rows);
+    let weights = floats("weights", &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]);
+    let any = [text("mode", "IDF"), weights.clone()];
+    assert_eq!(made(&[12], [1, 2], 5, &any), counts(&[0, 2, 3, 0, 5, 6, 7]));
+    let all = [text("mode", "TFIDF"), weights];
+    assert_eq!(made(&[12], [1, 2], 5, &all), counts(&[0, 6, 3, 0, 5, 18, 7]));
+}
+
+#[test]
+fn words_of_a_request_are_counted() {
+    let pool = [
+        int("min_gram_length", 1),
+        int("max_gram_length", 2),
+        int("max_skip_count", 0),
+        text("mode", "TF"),
+        ints("ngram_counts", &[0, 2]),
+        ints("ngram_indexes", &[2, 0, 1]),
+        texts("pool_strings", &["a", "b", "a", "b"]),
+    ];
+    let parts = [
+        node("TfIdfVectorizer", &["x"], "y", &pool),
+        open(11, "x", STRING, &["n"]),
+        open(12, "y", FLOAT, &[]),
+    ];
+    let network = network(&parts, &[("x", &[5])]).unwrap();
+    let made = network.execute(&[places(&network, &["a", "b", "c", "a", "b"])]).unwrap();
+    assert_eq!(made, [Array::F32(vec![2.0, 2.0, 2.0])]);
+    let made = network.execute(&[places(&network, &["b", "a", "c", "c", "a"])]).unwrap();
+    assert_eq!(made, [Array::F32(vec![1.0, 0.0, 2.0])]);
 }

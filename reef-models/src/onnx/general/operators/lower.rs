@@ -6,7 +6,7 @@ use super::ml;
 use super::places::{boxes, indexed, movement, resize, selected, shapes, slices};
 use super::quantized;
 use super::recurrent::node;
-use super::sums::{convolutions, losses, normal, pools, products, reductions, unpooled};
+use super::sums::{convolutions, grams, losses, normal, pools, products, reductions, unpooled};
 use super::tokens::attention;
 use super::{sampled, signals};
 use crate::onnx::fault::{Result, beyond, remedy, unsupported};
@@ -37,6 +37,7 @@ const FAMILIES: &[Family] = &[
     sampled::sampled,
     signals::signal,
     losses::loss,
+    grams::grams,
     quantized::quantized,
     attention::of_tokens,
     node::recurrent,

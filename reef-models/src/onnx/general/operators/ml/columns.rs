@@ -85,11 +85,9 @@ fn imputed(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let x = call.get(0)?;
     let columns = x.dims().last().copied().unwrap_or(1);
     let is_float = x.element().is_float();
-    let missing = if is_float {
-        Scalar::Real(call.float("replaced_value_float", 0.0)?)
-    } else {
-        Scalar::Whole(call.int("replaced_value_int64", 0)?)
-    };
+    let (real, whole) =
+        (call.float("replaced_value_float", 0.0)?, call.int("replaced_value_int64", 0)?);
+    let missing = if is_float { Scalar::Real(real) } else { Scalar::Whole(whole) };
     let values = if is_float {
         for_columns(b, call.floats("imputed_value_floats")?.unwrap_or_default(), columns, VALUES)?
     } else {

@@ -2,6 +2,7 @@
 //! and what puts elements back into windows.
 
 pub(super) mod convolutions;
+pub(super) mod grams;
 pub(super) mod losses;
 pub(super) mod normal;
 pub(super) mod pools;
