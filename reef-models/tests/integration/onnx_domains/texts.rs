@@ -255,6 +255,12 @@ fn operators_of_texts_and_maps_are_refused_with_a_remedy() {
     }
     let why = "it is one of onnxruntime-extensions, for texts, images and sounds";
     refused(&with("ai.onnx.contrib", "BertTokenizer"), why);
+    let compiled = [
+        node_in("com.microsoft", "EPContext", &["x"], &["y"], &[int("main_context", 1)]),
+        open(11, "x", FLOAT, &["2"]),
+        open(12, "y", FLOAT, &[]),
+    ];
+    refused(&compiled, "save the file before it is compiled for one");
     let mut mapped = with(ML, "DictVectorizer");
     mapped[1] = bytes(11, bytes(1, "x"));
     let why = "input \"x\": it is a map, of which node \"y\" (DictVectorizer) makes a tensor";
