@@ -86,7 +86,9 @@ pub(super) fn remedy(domain: &str, op: &str) -> Option<&'static str> {
         "BeamSearch" | "GreedySearch" | "Sampling" | "WhisperBeamSearch" => {
             "it runs a network for each token: export that network, and let the client choose tokens"
         }
-        "EPContext" => "it has a network for one device: save the file before it is compiled for one",
+        "EPContext" => {
+            "it has a network for one device: save the file before it is compiled for one"
+        }
         _ => return None,
     })
 }

@@ -372,7 +372,7 @@ fn small_variance_is_divided_by_its_root() {
     };
     assert_near(&made(&[1, 1, 2, 2], vec![1e-5, -1e-5, 1e-5, -1e-5]), &[1.0, -1.0, 1.0, -1.0]);
     assert_near(&made(&[1, 1, 2, 2], vec![0.0; 4]), &[0.0; 4]);
-    // There is no axis 3.
+    // Axis 3, one of the usual ones, is left out.
     let want = [-1.341_640_8, -0.447_213_6, 0.447_213_6, 1.341_640_8];
     assert_near(&made(&[2, 1, 2], vec![1.0, 2.0, 3.0, 4.0]), &want);
 }

@@ -212,7 +212,7 @@ struct Parts {
     values: Value,
     /// The place of the first of each.
     firsts: Value,
-    /// Which of them each part is.
+    /// The number of each part among them.
     numbers: Value,
     counts: Value,
     /// Number of them.
