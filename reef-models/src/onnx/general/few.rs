@@ -126,8 +126,8 @@ impl Few {
     }
 }
 
-/// The nearest integer, the larger one of two as ONNX Runtime has it; 0 for those that 32 bits can't
-/// hold.
+/// The nearest integer, the larger one of two as ONNX Runtime has it; 0 for those that 32 bits
+/// can't hold.
 fn whole(b: &mut Builder<'_>, x: &Value) -> Result<Value> {
     b.map_in(x.element().domain(), Element::I64, &[x], |w| {
         let (x, half) = (w.input(0), w.real(0.5));

@@ -55,8 +55,8 @@ fn converted(b: &mut Builder<'_>, call: &Call<'_>, to: Element, few: Option<Few>
 }
 
 /// Floats as integers. Of those out of range the standard says nothing: they are as x86 converts
-/// them, and so ONNX Runtime. That gives the least number of 32 bits, and of 64 bits for wider types
-/// and uint32; types of fewer bits keep the lowest of it, which are zeros.
+/// them, and so ONNX Runtime. That gives the least number of 32 bits, and of 64 bits for wider
+/// types and uint32; types of fewer bits keep the lowest of it, which are zeros.
 fn integer(b: &mut Builder<'_>, x: &Value, to: Element) -> Result<Value> {
     let is_wide = matches!(to, Element::I64 | Element::U64 | Element::U32);
     let bound = 2f64.powi(if is_wide { 63 } else { 31 });

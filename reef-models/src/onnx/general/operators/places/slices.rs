@@ -128,8 +128,8 @@ fn reverse(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     b.concat(&rows.iter().collect::<Vec<_>>(), batch)
 }
 
-/// As [`reverse`], by lengths that data decide: each place looks up its element. A length beyond the
-/// row is that of the row.
+/// As [`reverse`], by lengths that data decide: each place looks up its element. A length beyond
+/// the row is that of the row.
 fn reversed(
     b: &mut Builder<'_>,
     x: &Value,
