@@ -743,6 +743,9 @@ impl<'a, 'o> Walk<'a, 'o> {
 
 /// Refuses an input that is a map, with its remedy: there is one node that makes a tensor of it.
 fn refuse_map(graph: &GraphFile<'_>, input: &ValueFile<'_>) -> Result<(), Fault> {
+    if input.element != 0 {
+        return Ok(()); // it is a tensor
+    }
     let takes = |node: &&NodeFile<'_>| {
         matches!(node.op, "CastMap" | "DictVectorizer") && node.inputs.contains(&input.name)
     };

@@ -153,6 +153,21 @@ fn tokens_see_later_ones_without_a_causal_mask() {
     assert_near(&made(0), &[2.0, 3.0, 2.0, 3.0]);
 }
 
+/// Both queries see the first token alone, as in ONNX Runtime.
+#[test]
+fn padding_of_a_prompt_is_hidden_without_a_causal_mask() {
+    let constants = [
+        singles("k", &[1, 2, 2], |_| 0.0),
+        singles("v", &[1, 2, 2], |k| k as f32 + 1.0),
+        stored("last", I32, &[1], &0i32.to_le_bytes()),
+        stored("total", I32, &[1], &2i32.to_le_bytes()),
+    ];
+    let inputs = ["x", "k", "v", "", "", "last", "total"];
+    let attributes = [int("num_heads", 1), int("kv_num_heads", 1), int("causal", 0)];
+    let made = results("GroupQueryAttention", &inputs, &["y"], &attributes, &constants).remove(0);
+    assert_near(&made, &[1.0, 2.0, 1.0, 2.0]);
+}
+
 /// As the operator's documentation says.
 #[test]
 fn places_of_a_first_prompt_count_on_from_the_first() {

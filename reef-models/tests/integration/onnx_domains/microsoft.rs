@@ -439,6 +439,17 @@ fn packed_operands_are_those_of_three() {
 }
 
 #[test]
+fn packed_operands_of_other_heads_are_refused() {
+    let parts = [
+        node_in(MS, "MultiHeadAttention", &["x"], &["y"], &[int("num_heads", 1)]),
+        value(11, "x", &[1, 2, 2, 3, 1]),
+        value(12, "y", &[]),
+    ];
+    let said = network(&parts, &[]).unwrap_err();
+    assert!(said.ends_with("3 parts of 1 heads wanted, got float32[1, 2, 2, 3, 1]"), "{said}");
+}
+
+#[test]
 fn windows_of_an_axis_become_an_axis() {
     let made = |dims: [usize; 2], attributes: &[Vec<u8>]| {
         let sizes = dims.map(|size| size as i64);

@@ -302,6 +302,28 @@ fn grams_of_a_sequence_are_counted() {
     assert_eq!(made(&[12], [1, 2], 5, &all), counts(&[0, 6, 3, 0, 5, 18, 7]));
 }
 
+/// The first weight is that of the first n-gram, whose column is the last.
+#[test]
+fn weights_are_those_of_grams_and_not_of_columns() {
+    let pool = [
+        int("min_gram_length", 1),
+        int("max_gram_length", 1),
+        int("max_skip_count", 0),
+        text("mode", "TFIDF"),
+        ints("ngram_counts", &[0]),
+        ints("ngram_indexes", &[2, 0]),
+        ints("pool_int64s", &[1, 2]),
+        floats("weights", &[5.0, 7.0]),
+    ];
+    let parts = [
+        node("TfIdfVectorizer", &["x"], "y", &pool),
+        typed(11, "x", 6, &[3]),
+        open(12, "y", FLOAT, &[]),
+    ];
+    let made = network(&parts, &[]).unwrap().execute(&[Array::I32(vec![1, 2, 2])]).unwrap();
+    assert_eq!(made, [Array::F32(vec![14.0, 0.0, 5.0])]);
+}
+
 #[test]
 fn words_of_a_request_are_counted() {
     let pool = [

@@ -102,15 +102,19 @@ fn halves(b: &mut Builder<'_>, past: &Value) -> Result<[Value; 2]> {
 }
 
 /// The parts of an operand that has each for each head: batches, tokens, heads, parts, columns.
-fn unpacked<const PARTS: usize>(b: &mut Builder<'_>, packed: &Value) -> Result<[Value; PARTS]> {
-    let &[batch, tokens, heads, parts, columns] = packed.dims() else {
+fn unpacked<const PARTS: usize>(
+    b: &mut Builder<'_>,
+    packed: &Value,
+    heads: usize,
+) -> Result<[Value; PARTS]> {
+    let &[batch, tokens, own, parts, columns] = packed.dims() else {
         return Err(beyond(&format!(
             "packed queries, keys and values must have five dimensions, got {}",
             packed.spec
         )));
     };
-    if parts != PARTS {
-        return Err(format!("{PARTS} parts wanted, got {}", packed.spec));
+    if own != heads || parts != PARTS {
+        return Err(format!("{PARTS} parts of {heads} heads wanted, got {}", packed.spec));
     }
     let mut all = Vec::new();
     for k in 0..PARTS {
@@ -128,10 +132,10 @@ pub(super) fn multi_head(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Vec<Val
     let given = match (call.maybe(1), call.maybe(2)) {
         (Some(keys), Some(values)) => [x.clone(), keys.clone(), values.clone()],
         (Some(both), None) => {
-            let [keys, values] = unpacked::<2>(b, both)?;
+            let [keys, values] = unpacked::<2>(b, both, heads)?;
             [x.clone(), keys, values]
         }
-        (None, None) => unpacked::<3>(b, x)?,
+        (None, None) => unpacked::<3>(b, x, heads)?,
         (None, Some(_)) => return Err("values without keys".into()),
     };
     if given[0].rank() != 3 {

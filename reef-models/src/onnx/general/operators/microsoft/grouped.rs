@@ -156,12 +156,7 @@ impl Cache {
         if call.maybe(3).is_none() {
             return Err(format!("{new} of {total} tokens are new, and past_key is missing"));
         }
-        let lengths = call.get(5)?;
-        if lengths.element().is_float() || lengths.spec.elements() != batch {
-            return Err(format!("numbers of tokens {} of {batch} batches", lengths.spec));
-        }
-        let lengths = b.reshape(lengths, vec![batch])?;
-        let lengths = b.cast(&lengths, Element::I64)?;
+        let lengths = last_tokens(b, call, batch)?;
         // Lengths that a request gives are kept within the cache.
         let before = b.map_in(Domain::I64, Element::I64, &[&lengths], |w| {
             let (last, new) = (w.input(0), w.whole(new as i64 - 1));
@@ -218,6 +213,16 @@ impl Cache {
     }
 }
 
+/// Number of tokens of each batch less one.
+fn last_tokens(b: &mut Builder<'_>, call: &Call<'_>, batch: usize) -> Result<Value> {
+    let lengths = call.get(5)?;
+    if lengths.element().is_float() || lengths.spec.elements() != batch {
+        return Err(format!("numbers of tokens {} of {batch} batches", lengths.spec));
+    }
+    let lengths = b.reshape(lengths, vec![batch])?;
+    b.cast(&lengths, Element::I64)
+}
+
 /// Places that keys and values of the past have.
 fn places_of_past(past: &Value, values: &Value, keys: &Value) -> Result<usize> {
     same_element(past, keys)?;
@@ -266,11 +271,9 @@ fn shares(b: &mut Builder<'_>, call: &Call<'_>, all: &Attention, before: &Value)
     } else if window.is_some() {
         return Err("attribute local_window_size must be -1 if causal is 0".into());
     } else {
-        let new = all.queries.sizes[2] as i64;
-        let lengths = b.each(before, |w, before| {
-            let new = w.whole(new);
-            w.add(before, new)
-        })?;
+        // Of a first prompt too: tokens behind the last one are padding, which nothing sees.
+        let lengths = last_tokens(b, call, before.dims()[0])?;
+        let lengths = b.with_number(Binary::Add, &lengths, 1.0)?;
         masks.lengths(b, &lengths, &scores, false)?;
     }
     if let Some(summand) = call.maybe(10) {

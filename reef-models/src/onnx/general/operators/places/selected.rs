@@ -145,7 +145,7 @@ fn non_zero(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     })?;
     let chosen = Selection::of(b, &keep)?;
     // A single number is a list of one, as in ONNX Runtime and numpy.
-    let dims = if x.rank() == 0 { &[1][..] } else { x.dims() };
+    let dims: &[usize] = if x.rank() == 0 { &[1] } else { x.dims() };
     let places = coordinates(b, &chosen.places, dims)?;
     let len = chosen.places.spec.elements();
     let rows =

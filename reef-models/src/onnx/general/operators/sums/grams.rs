@@ -89,7 +89,7 @@ impl Pool {
     }
 }
 
-/// Counts of n-grams, in the columns that the node says, by their weights.
+/// Counts of n-grams by their weights, in the columns that the node says.
 fn vector(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let x = call.get(0)?;
     let (rows, len) = match *x.dims() {
@@ -109,34 +109,40 @@ fn vector(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     if columns.len() != all || width == 0 {
         return Err(format!("attribute ngram_indexes = {} for {all} n-grams", few(listed)));
     }
+    let weights = call.floats("weights")?.unwrap_or_default();
+    if !weights.is_empty() && weights.len() != all {
+        return Err(format!("{} weights for {all} n-grams", weights.len()));
+    }
+    let mode = call.text("mode", "")?;
     let _making = b.ledger.charge(8 * width as u64)?;
     let sequences = b.reshape(x, vec![rows, len])?;
-    let (mut counts, mut places, mut made) = (Vec::new(), vec![NOWHERE; width], 0);
+    let mut places = vec![NOWHERE; width];
+    let (mut counts, mut factors) = (Vec::new(), Vec::new());
     let mut before = 0;
     for length in 1..=pool.begins.len() {
-        let count = pool.count(length);
-        let own = &columns[before..before + count];
-        before += count;
-        if count == 0 || !(pool.lengths[0]..=pool.lengths[1]).contains(&length) {
+        let own = before..before + pool.count(length);
+        before = own.end;
+        if own.is_empty() || !(pool.lengths[0]..=pool.lengths[1]).contains(&length) {
             continue;
         }
-        for &column in own {
-            if std::mem::replace(&mut places[column], made) != NOWHERE {
+        for k in own {
+            let column = columns[k];
+            if places[column] != NOWHERE {
                 return Err(format!("attribute ngram_indexes has {column} twice"));
             }
-            made += 1;
+            places[column] = factors.len();
+            factors.push(weights.get(k).copied().unwrap_or(1.0));
         }
         counts.push(counted(b, &sequences, &pool, length)?);
     }
-    let placed = if counts.is_empty() {
-        let zero = b.scalar(Element::I32, 0.0)?;
+    let made = if counts.is_empty() {
+        let zero = b.scalar(Element::F32, 0.0)?;
         b.expand(&zero, &[rows, width])?
     } else {
         let counts = b.concat(&counts.iter().collect::<Vec<_>>(), 1)?;
-        let all_rows = (0..rows).collect();
-        b.pick(&counts, vec![all_rows, places], Scalar::Whole(0))?
+        let made = weighted(b, mode, &counts, factors)?;
+        b.pick(&made, vec![(0..rows).collect(), places], Scalar::Whole(0))?
     };
-    let made = weighted(b, call, &placed, width)?;
     let dims = if x.rank() == 1 { vec![width] } else { vec![rows, width] };
     b.reshape(&made, dims)
 }
@@ -182,22 +188,15 @@ fn counted(b: &mut Builder<'_>, x: &Value, pool: &Pool, length: usize) -> Result
     Ok(sum)
 }
 
-/// Counts as the node's mode has them: themselves, or 1 for any, each by the weight of its column.
-fn weighted(b: &mut Builder<'_>, call: &Call<'_>, counts: &Value, width: usize) -> Result<Value> {
+/// Counts as the node's mode has them: themselves, or 1 for any, each by the weight of its n-gram.
+fn weighted(b: &mut Builder<'_>, mode: &str, counts: &Value, weights: Vec<f32>) -> Result<Value> {
     let counts = b.cast(counts, Element::F32)?;
-    let weights = call.floats("weights")?;
-    let made = match call.text("mode", "")? {
+    let made = match mode {
         "TF" => return Ok(counts),
         "IDF" => b.with_number(Binary::Min, &counts, 1.0)?,
         "TFIDF" => counts,
         other => return Err(format!("attribute mode = {other:?}")),
     };
-    match weights {
-        None => Ok(made),
-        Some(weights) if weights.len() == width => {
-            let weights = b.constant(vec![width], Array::F32(weights.to_vec()))?;
-            b.binary(Binary::Mul, &made, &weights)
-        }
-        Some(weights) => Err(format!("{} weights for {width} columns", weights.len())),
-    }
+    let weights = b.constant(vec![weights.len()], Array::F32(weights))?;
+    b.binary(Binary::Mul, &made, &weights)
 }
