@@ -273,7 +273,11 @@ fn shares(b: &mut Builder<'_>, call: &Call<'_>, all: &Attention, before: &Value)
     } else {
         // Of a first prompt too: tokens behind the last one are padding, which nothing sees.
         let lengths = last_tokens(b, call, before.dims()[0])?;
-        let lengths = b.with_number(Binary::Add, &lengths, 1.0)?;
+        let lengths = b.each(&lengths, |w, last| {
+            let one = w.whole(1);
+            let length = w.add(last, one);
+            w.bin(Binary::Max, length, one)
+        })?;
         masks.lengths(b, &lengths, &scores, false)?;
     }
     if let Some(summand) = call.maybe(10) {
