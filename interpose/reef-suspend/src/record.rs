@@ -6,6 +6,7 @@
 
 use crate::api::Uuid;
 use crate::error::Error;
+use reef_guest::limit::ProcessStat;
 use reef_guest::swap::Moved;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -28,14 +29,7 @@ impl Process {
     ///
     /// There is none.
     pub fn of(pid: u32) -> io::Result<Self> {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-        // The name in parentheses may have blanks and parentheses.
-        let start = stat
-            .rsplit_once(')')
-            .and_then(|(_, rest)| rest.split_whitespace().nth(19)?.parse().ok());
-        let start =
-            start.ok_or_else(|| io::Error::other(format!("/proc/{pid}/stat has no start time")))?;
-        Ok(Self { pid, start })
+        Ok(Self { pid, start: ProcessStat::of(pid)?.start })
     }
 
     /// Returns whether the process lives.
@@ -53,8 +47,8 @@ impl Process {
 
     /// Name of its program, up to 15 characters.
     pub fn name(&self) -> String {
-        let name = std::fs::read_to_string(format!("/proc/{}/comm", self.pid)).unwrap_or_default();
-        name.trim_end().to_owned()
+        let name = std::fs::read(format!("/proc/{}/comm", self.pid)).unwrap_or_default();
+        String::from_utf8_lossy(&name).trim_end().to_owned()
     }
 }
 

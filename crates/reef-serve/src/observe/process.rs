@@ -28,7 +28,8 @@ impl Process {
     /// Updates all values. A value that cannot be read stays as it is.
     #[expect(clippy::disallowed_methods, reason = "of /proc")]
     pub(crate) fn update(&self) {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let status = std::fs::read("/proc/self/status").unwrap_or_default();
+        let status = String::from_utf8_lossy(&status); // it begins with a name of any bytes
         let number = |key: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(key))?;
             line.split_ascii_whitespace().next()?.parse::<i64>().ok()
@@ -48,7 +49,8 @@ impl Process {
 /// characters.
 #[expect(clippy::disallowed_methods, reason = "of /proc")]
 fn cpu_seconds() -> Option<f64> {
-    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    let stat = std::fs::read("/proc/self/stat").ok()?;
+    let stat = String::from_utf8_lossy(&stat);
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
     let mut ticks = || fields.next()?.parse::<u64>().ok();
     Some((ticks()? + ticks()?) as f64 / rustix::param::clock_ticks_per_second() as f64)

@@ -1,6 +1,7 @@
 //! Memory that is kept free for real-time programs until they allocate it.
 
 use super::gpu_memory::GpuMemory;
+use reef_guest::limit::ProcessStat;
 use reef_nvml::Uuid;
 use reef_suspend::Process;
 
@@ -50,11 +51,9 @@ fn descends(pid: u32, ancestor: u32) -> bool {
     std::iter::successors(Some(pid), up).take(MAX_DEPTH).any(|pid| pid == ancestor)
 }
 
-/// Number of the process that started this one: field 4 of `/proc/PID/stat`.
-#[expect(clippy::disallowed_methods, reason = "of /proc")]
+/// Number of the process that started this one.
 fn parent(pid: u32) -> Option<u32> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+    ProcessStat::of(pid).ok().map(|stat| stat.parent)
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ pub use accounts::{ACCOUNTS_BYTES, Accounts, MAX_JOBS, MAX_MEMBERS};
 pub use accounts_file::AccountsFile;
 pub use audit::{Audit, JobView, ProcessView};
 pub use dmem::{CgroupFiles, Cgroups, KernelLimits, limit as limit_by_kernel, own_cgroup, regions};
-pub use process::{is_gone as has_process_ended, start_of as process_start};
+pub use process::{ProcessStat, is_gone as has_process_ended, start_of as process_start};
 pub use quantity::{WHOLE, bytes, format_bytes, parts_per_million, percent};
 pub use saved::saved_slot::{ReservedSlot, SavedSlot};
 pub use schedule::Policy;

@@ -4,6 +4,7 @@ use crate::api::Api;
 use crate::error::Error;
 use crate::written::criu::signal;
 use crate::written::proc::entries;
+use reef_guest::limit::ProcessStat;
 use std::fs;
 use std::io;
 
@@ -96,11 +97,9 @@ fn descendants(root: u32, parents: &[(u32, u32)]) -> Vec<u32> {
     all
 }
 
-/// Parent of a process: field 4 of `/proc/PID/stat`, after the name in parentheses.
+/// Parent of a process.
 fn parent(pid: u32) -> Option<u32> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_whitespace().nth(1)?.parse().ok()
+    ProcessStat::of(pid).ok().map(|stat| stat.parent)
 }
 
 /// Returns whether a process has another mount namespace than this one.
@@ -114,8 +113,8 @@ fn has_nccl(pid: u32) -> bool {
     let mut names = entries(format!("/proc/{pid}/task")).flat_map(comm);
     let is_its = |name: String| NCCL_THREADS.iter().any(|begin| name.starts_with(begin));
     names.any(is_its)
-        || fs::read_to_string(format!("/proc/{pid}/maps"))
-            .is_ok_and(|maps| maps.contains(NCCL_MEMORY))
+        || fs::read(format!("/proc/{pid}/maps"))
+            .is_ok_and(|maps| String::from_utf8_lossy(&maps).contains(NCCL_MEMORY))
 }
 
 fn has_driver_files(pid: u32) -> bool {

@@ -139,6 +139,7 @@ fn memory(guest: &GuestView, jobs: &[JobView]) -> Option<u64> {
 /// Returns the name that a process gave itself.
 #[expect(clippy::disallowed_methods, reason = "of /proc")]
 fn program(pid: u32) -> String {
-    let name = std::fs::read_to_string(format!("/proc/{pid}/comm"));
-    name.map_or_else(|_| "program".into(), |name| name.trim_end_matches('\n').to_owned())
+    let name = std::fs::read(format!("/proc/{pid}/comm"));
+    let text = |name: Vec<u8>| String::from_utf8_lossy(&name).trim_end_matches('\n').to_owned();
+    name.map_or_else(|_| "program".into(), text)
 }
