@@ -210,6 +210,23 @@ mod tests {
         assert_eq!((bytes(between), names(between)), (4096, vec!["g"]));
     }
 
+    /// As ptxas 13.0 lays them out.
+    #[test]
+    fn variables_without_spaces_are_counted() {
+        for text in [
+            ".global.b8 g[4096];",
+            ".visible.global .b8 g[4096];",
+            ".visible .global.align 4 .b8 g[4096];",
+            ".global .v4.b32 g[256];",
+            ".global.v4.f32 g[128],g2[128];",
+            ".version 8.0 .target sm_90 .address_size 64 .global.b8 g[4096];",
+            ".entry k() { .reg.b64 %rd<3>; .global.b8 g[4096]; mov.u64 %rd1, g; }",
+        ] {
+            assert_eq!(bytes(text), 4096, "{text}");
+        }
+        assert_eq!(declarations(".entry k(.param.u64.ptr.global.align 16 a) { ret; }"), []);
+    }
+
     #[test]
     fn variables_take_memory_up_to_their_alignment() {
         let text = ".global .align 65536 .b8 a[1], b[65537];\n.const .align 0x100 .u32 c;";

@@ -46,7 +46,7 @@ impl DeviceCode {
             loaded.add_cubin(image, false)?;
         } else {
             let text = ptx::check(image)?;
-            loaded.add_text(target(text).unwrap_or(0), text, false);
+            loaded.add_text(capability(text).unwrap_or(0), text, false);
         }
         Ok(loaded)
     }
@@ -131,9 +131,7 @@ impl DeviceCode {
             (None, _) => return Err("its PTX is for another GPU than its machine code"),
         };
         let text = text.read().map_err(|_| "its PTX is damaged")?;
-        let header = text.lines().find(|line| line.trim_start().starts_with(".target"));
-        let options = header.and_then(|line| line.split("//").next()).unwrap_or_default();
-        if options.contains("debug") {
+        if ptx::target(&text).contains(&"debug") {
             return Err("it is compiled for a debugger");
         }
         Ok(text)
@@ -150,8 +148,8 @@ impl Text {
 }
 
 /// Capability in `.target sm_90a`.
-fn target(text: &str) -> Option<u32> {
-    let name = text.split(".target").nth(1)?.trim_start().strip_prefix("sm_")?;
+fn capability(text: &str) -> Option<u32> {
+    let name = ptx::target(text).into_iter().next()?.strip_prefix("sm_")?;
     let digits = name.find(|c: char| !c.is_ascii_digit()).unwrap_or(name.len());
     name[..digits].parse().ok()
 }
@@ -228,6 +226,18 @@ mod tests {
         assert_eq!(two.text(90), Err("two PTX texts of one target"));
         let debug = DeviceCode::read(b".version 9.0\n.target sm_90, debug\n").unwrap();
         assert_eq!(debug.text(90), Err("it is compiled for a debugger"));
+    }
+
+    #[test]
+    fn target_in_a_comment_is_none() {
+        let text =
+            b"// .target sm_50\n.version 9.0\n/*\n.target sm_50, debug\n*/ .target sm_90,\n x\n";
+        let code = DeviceCode::read(text).unwrap();
+        assert_eq!(code.text(90).unwrap().as_bytes(), text);
+        assert!(code.text(80).is_err());
+        let debug = b".version 9.0 .target sm_90, // two lines\n debug\n";
+        let code = DeviceCode::read(debug).unwrap();
+        assert_eq!(code.text(90), Err("it is compiled for a debugger"));
     }
 
     #[test]

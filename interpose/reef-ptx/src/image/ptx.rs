@@ -2,6 +2,7 @@
 
 use super::declarations::declarations;
 use crate::error::Error;
+use crate::text::cursor::{Cursor, Kind};
 
 /// The text without NULs at its end.
 ///
@@ -29,6 +30,20 @@ pub(super) fn is_ptx(text: &str) -> bool {
 pub(super) fn variables(text: &str) -> Vec<String> {
     let defined = declarations(text).into_iter().filter(|of| !of.is_extern);
     defined.map(|of| of.name.to_owned()).collect()
+}
+
+/// Values of a text's directive `.target`: the kind of device, such as `sm_90a`, and options.
+pub(super) fn target(text: &str) -> Vec<&str> {
+    let (mut values, mut cursor) = (Vec::new(), Cursor::new(text, 0));
+    if cursor.any(|token| token.is(".target")) {
+        while let Some(value) = cursor.next().filter(|token| token.kind == Kind::Word) {
+            values.push(value.text);
+            if cursor.next().is_none_or(|token| !token.is(",")) {
+                break;
+            }
+        }
+    }
+    values
 }
 
 /// Skips white space and comments, and returns the rest; `None` if a comment doesn't end.

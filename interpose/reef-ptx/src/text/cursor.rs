@@ -56,6 +56,23 @@ impl<'a> Cursor<'a> {
         self.at += rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
     }
 
+    /// Skips a word, and those that commas join to it.
+    ///
+    /// # Errors
+    ///
+    /// There is none.
+    pub(crate) fn skip_words(&mut self, begin: usize) -> Result<(), Error> {
+        loop {
+            if self.next().is_none_or(|token| token.kind != Kind::Word) {
+                return Err(self.error(begin, "a directive must have a value"));
+            }
+            match self.peek() {
+                Some(token) if token.is(",") => self.next(),
+                _ => return Ok(()),
+            };
+        }
+    }
+
     /// Skips past the sign that ends a statement, outside of all brackets.
     ///
     /// # Errors
@@ -124,16 +141,17 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | b'%' | b'.')
 }
 
-/// Length of a word; `::` belongs to it, as in `.shared::cta`.
+/// Length of a word; `::` belongs to it, as in `.shared::cta`. One that begins with a point ends
+/// before the next point: `.global.b8` are two words, as for ptxas 13.0.
 fn word_length(bytes: &[u8]) -> usize {
+    let begins_with_point = bytes.first() == Some(&b'.');
     let mut length = 0;
     loop {
-        if bytes.get(length).is_some_and(|byte| is_word(*byte)) {
-            length += 1;
-        } else if bytes[length..].starts_with(b"::") {
-            length += 2;
-        } else {
-            return length;
+        match bytes.get(length) {
+            Some(b'.') if begins_with_point && length > 0 => return length,
+            Some(byte) if is_word(*byte) => length += 1,
+            _ if bytes[length..].starts_with(b"::") => length += 2,
+            _ => return length,
         }
     }
 }
@@ -175,6 +193,15 @@ mod tests {
             "b",
         ];
         assert_eq!(tokens, want);
+    }
+
+    #[test]
+    fn directives_without_a_space_are_words_of_their_own() {
+        let text = ".visible.global.v4.f32 %f1.x ld.global.f32 9.0 .. .shared::cta.b8";
+        let tokens: Vec<_> = Cursor::new(text, 0).map(|token| token.text).collect();
+        let want = [".visible", ".global", ".v4", ".f32", "%f1.x", "ld.global.f32", "9.0"];
+        assert_eq!(tokens[..7], want);
+        assert_eq!(tokens[7..], [".", ".", ".shared::cta", ".b8"]);
     }
 
     #[test]

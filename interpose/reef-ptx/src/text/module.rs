@@ -2,7 +2,7 @@
 
 use super::cursor::{Cursor, Kind, Token, words};
 use super::function::{Function, parameters};
-use super::statement::{Instruction, Statement, StatementKind, read_body};
+use super::statement::{Instruction, Statement, StatementKind, read_body, skip_file};
 use crate::error::Error;
 use std::collections::HashMap;
 
@@ -85,20 +85,19 @@ impl<'a> Module<'a> {
 
     /// Value of `.target` without options, such as `sm_90a`; empty if there is none.
     pub fn target(&self) -> &'a str {
-        let target = self.directive(".target").unwrap_or_default();
-        target.split(',').next().unwrap_or_default().trim()
+        self.directive(".target").unwrap_or_default()
     }
 
     /// Value of `.version`, such as `9.0`; empty if there is none.
     pub fn version(&self) -> &'a str {
-        self.directive(".version").unwrap_or_default().trim()
+        self.directive(".version").unwrap_or_default()
     }
 
+    /// First word behind the name of a directive.
     fn directive(&self, name: &str) -> Option<&'a str> {
         self.items.iter().find_map(|item| match item.kind {
             ItemKind::Directive(found) if found == name => {
-                let value = &self.text[item.at + name.len()..item.end];
-                Some(value.split("//").next().unwrap_or(value))
+                words(&self.text[item.at + name.len()..item.end]).next()
             }
             _ => None,
         })
@@ -160,9 +159,9 @@ impl<'a> Module<'a> {
 
     fn item(&mut self, cursor: &mut Cursor<'a>, first: Token<'a>) -> Result<ItemKind<'a>, Error> {
         match first.text {
-            ".version" | ".target" | ".address_size" => cursor.skip_line(),
+            ".version" | ".target" | ".address_size" => cursor.skip_words(first.at)?,
             ".file" => {
-                cursor.skip_line();
+                skip_file(cursor, first)?;
                 self.add_file(&self.text[first.end()..cursor.at()]);
             }
             // Debug data of old compilers, a line each.
@@ -349,6 +348,20 @@ mod tests {
         let source = module.source_line(loc.unwrap()).unwrap();
         assert_eq!((source.file.as_str(), source.line), ("a.cu", 7));
         assert_eq!(module.line(statement.at), 14);
+    }
+
+    #[test]
+    fn items_need_no_lines_of_their_own() {
+        let text = ".version 8.0 .target sm_90, debug .address_size 64 .file 1 \"a.cu\", 1, 2 \
+                    .visible.global.b8 g[4]; .visible .entry k() { .loc 1 2 3 ret; }";
+        let module = Module::read(text).unwrap();
+        assert_eq!((module.version(), module.target()), ("8.0", "sm_90"));
+        let variables: Vec<_> = module.variables().map(|v| (v.name, v.is_visible)).collect();
+        assert_eq!(variables, [("g", true)]);
+        let kernel = module.function("k").unwrap();
+        let (_, instruction, loc) = kernel.located().next().unwrap();
+        assert_eq!(instruction.base(), "ret");
+        assert_eq!(module.source_line(loc.unwrap()).unwrap().line, 2);
     }
 
     #[test]

@@ -150,12 +150,56 @@ fn worded<'a>(
     if !word.text.starts_with('.') {
         return instruction(text, cursor, None, word);
     }
-    if matches!(word.text, ".loc" | ".file") {
-        cursor.skip_line();
-    } else {
-        cursor.skip_past(";", word.at)?;
+    match word.text {
+        ".loc" => skip_loc(cursor, word)?,
+        ".file" => skip_file(cursor, word)?,
+        _ => cursor.skip_past(";", word.at)?,
     }
     Ok(StatementKind::Directive(word.text, &text[word.end()..cursor.at()]))
+}
+
+/// Skips the operands of `.loc`: `1 22 3`, and perhaps `, function_name name + 8, inlined_at 1 5 2`.
+/// They end before the next statement, which may stand on the same line.
+fn skip_loc(cursor: &mut Cursor<'_>, loc: Token<'_>) -> Result<(), Error> {
+    let mut is_known = skip_place(cursor);
+    while is_known && cursor.peek().is_some_and(|token| token.is(",")) {
+        cursor.next();
+        is_known = match cursor.next().map(|token| token.text) {
+            Some("function_name") => skip_name(cursor),
+            Some("inlined_at") => skip_place(cursor),
+            _ => false,
+        };
+    }
+    if is_known { Ok(()) } else { Err(cursor.error(loc.at, "operands of .loc are not known")) }
+}
+
+/// Skips a file, a line and a column. Returns whether all are there.
+fn skip_place(cursor: &mut Cursor<'_>) -> bool {
+    let is_number = |token: Token<'_>| token.text.bytes().all(|byte| byte.is_ascii_digit());
+    (0..3).all(|_| cursor.next().is_some_and(is_number))
+}
+
+/// Skips a name, and perhaps an offset. Returns whether they are there.
+fn skip_name(cursor: &mut Cursor<'_>) -> bool {
+    let has_name = cursor.next().is_some_and(|token| token.kind == Kind::Word);
+    if cursor.peek().is_none_or(|token| !token.is("+")) {
+        return has_name;
+    }
+    cursor.next();
+    has_name && cursor.next().is_some_and(|token| token.kind == Kind::Word)
+}
+
+/// Skips the operands of `.file`: `1 "name"`, and perhaps `, time, size`.
+pub(super) fn skip_file(cursor: &mut Cursor<'_>, file: Token<'_>) -> Result<(), Error> {
+    let has_number = cursor.next().is_some_and(|token| token.kind == Kind::Word);
+    if !has_number || cursor.next().is_none_or(|token| token.kind != Kind::Text) {
+        return Err(cursor.error(file.at, "a file of sources must have a number and a name"));
+    }
+    if cursor.peek().is_some_and(|token| token.is(",")) {
+        cursor.next();
+        return cursor.skip_words(file.at);
+    }
+    Ok(())
 }
 
 fn instruction<'a>(
@@ -164,6 +208,10 @@ fn instruction<'a>(
     guard: Option<Guard<'a>>,
     opcode: Token<'a>,
 ) -> Result<StatementKind<'a>, Error> {
+    if cursor.peek().is_some_and(|token| token.text.starts_with('.')) {
+        let what = "a suffix of an instruction must follow without a space";
+        return Err(cursor.error(opcode.at, what));
+    }
     let mut inner = cursor.clone();
     cursor.skip_past(";", opcode.at)?;
     let end = cursor.at() - 1;
@@ -229,6 +277,33 @@ mod tests {
         let StatementKind::Instruction(call) = kinds[8] else { panic!("{:?}", kinds[8]) };
         assert_eq!(call.operand(2), "(param0, param1)");
         assert_eq!(body.parents, [0, 0]);
+    }
+
+    /// As ptxas 13.0 reads them: it would run what a reader of lines leaves out.
+    #[test]
+    fn instruction_behind_a_line_of_a_source_is_read() {
+        for loc in ["1 2 3", "1 2 3, function_name .debug_str+8, inlined_at 1 5 2", "1 2\n3 // x\n"]
+        {
+            let text =
+                format!(".file 1 \"a;\n\", 7, 9 .loc {loc} st.global.u32 [%rd1], %r1; ret; }}");
+            let body = read(&text);
+            let kinds: Vec<_> = body.statements.iter().map(|statement| &statement.kind).collect();
+            assert_eq!(kinds.len(), 4, "{text}");
+            assert!(matches!(kinds[1], StatementKind::Directive(".loc", _)), "{text}");
+            let StatementKind::Instruction(store) = kinds[2] else { panic!("{:?}", kinds[2]) };
+            assert_eq!((store.base(), store.operand(1)), ("st", "%r1"));
+        }
+        for wrong in [".loc 1 2 ret; }", ".loc 1 2 3, ret; }", ".file \"a\" ret; }"] {
+            assert!(read_body(wrong, &mut Cursor::new(wrong, 0)).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn suffix_behind_a_space_is_refused() {
+        for text in ["ld .volatile.global.u32 %r1, [%rd1]; }", "@%p1 bar/* */.sync 0; }"] {
+            let error = read_body(text, &mut Cursor::new(text, 0)).unwrap_err().to_string();
+            assert!(error.ends_with("must follow without a space"), "{error}");
+        }
     }
 
     #[test]
