@@ -5,8 +5,7 @@ use crate::net::quota::charge::Charge;
 use axum::body::Bytes;
 use axum::http::HeaderMap;
 use axum::http::header::AsHeaderName;
-use flate2::bufread::GzDecoder;
-use flate2::read::ZlibDecoder;
+use flate2::bufread::{GzDecoder, ZlibDecoder};
 use std::io::{self, Read};
 
 /// Bytes that are charged at a time.
@@ -56,7 +55,7 @@ pub(super) fn inflate(
 ) -> Result<Bytes> {
     match encoding {
         Encoding::Gzip => read(Members::of(body), max, |bytes| charge.add(bytes)),
-        Encoding::Deflate => read(ZlibDecoder::new(body), max, |bytes| charge.add(bytes)),
+        Encoding::Deflate => deflated(body, max, |bytes| charge.add(bytes)),
     }
 }
 
@@ -88,6 +87,18 @@ impl Read for Members<'_> {
             self.member.reset(rest);
         }
     }
+}
+
+/// Decompresses deflate. Its reader ends before bytes that are not of it, which gzip's refuses.
+fn deflated(body: &[u8], max: usize, charge: impl Fn(u64) -> Result<()>) -> Result<Bytes> {
+    let mut decoder = ZlibDecoder::new(body);
+    let all = read(&mut decoder, max, charge)?;
+    let rest = decoder.get_ref().len();
+    if rest == 0 {
+        return Ok(all);
+    }
+    let text = format!("compressed body: must end with its data, got {rest} more bytes");
+    Err(Error::Invalid(text))
 }
 
 fn read(mut from: impl Read, max: usize, charge: impl Fn(u64) -> Result<()>) -> Result<Bytes> {
@@ -130,7 +141,7 @@ fn grow(
 mod tests {
     use super::*;
     use flate2::Compression;
-    use flate2::write::GzEncoder;
+    use flate2::write::{GzEncoder, ZlibEncoder};
     use std::io::Write;
 
     fn packed(bytes: &[u8]) -> Vec<u8> {
@@ -163,6 +174,19 @@ mod tests {
         let said = unpacked(&[whole, empty].concat(), 100).unwrap_err().to_string();
         assert_eq!(said, "compressed body: members must be at most 65536, got more");
         assert!(unpacked(b"", 100).is_err(), "not even one");
+    }
+
+    #[test]
+    fn deflate_with_bytes_behind_it_is_refused() {
+        let mut to = ZlibEncoder::new(Vec::new(), Compression::default());
+        to.write_all(&[b'x'; 1000]).unwrap();
+        let whole = to.finish().unwrap();
+        let read = |body: &[u8]| deflated(body, 1000, |_| Ok(()));
+        assert_eq!(read(&whole).unwrap(), [b'x'; 1000][..]);
+        let said = read(&[&whole[..], b"more"].concat()).unwrap_err().to_string();
+        assert!(said.ends_with("must end with its data, got 4 more bytes"), "{said}");
+        assert!(read(&[&whole[..], &whole[..]].concat()).is_err());
+        assert!(read(&whole[..whole.len() - 1]).is_err(), "cut off");
     }
 
     #[test]

@@ -109,21 +109,29 @@ impl Middleware {
 }
 
 /// Returns the maximum length of a call's body, for messages of at most `message` bytes, and
-/// whether it is an unbounded stream of messages.
-pub(super) fn max_body(message: usize, path: &str) -> (usize, bool) {
-    match path {
-        _ if path.ends_with("/ModelStreamInfer") => (usize::MAX, true),
-        _ if path.ends_with("/ModelInfer") => (message + GRPC_PREFIX_BYTES, false),
-        _ if INFERENCES.iter().any(|end| path.ends_with(end)) => (message, false),
-        _ if is_load(path) => (message + GRPC_PREFIX_BYTES, false),
+/// whether it is an unbounded stream of messages. Paths of HTTP end in names that clients choose,
+/// which may be those of gRPC's calls.
+pub(super) fn max_body(protocol: Protocol, message: usize, path: &str) -> (usize, bool) {
+    match protocol {
+        Protocol::Grpc if path.ends_with("/ModelStreamInfer") => (usize::MAX, true),
+        Protocol::Grpc if path.ends_with("/ModelInfer") || is_load(protocol, path) => {
+            (message + GRPC_PREFIX_BYTES, false)
+        }
+        Protocol::Http
+            if INFERENCES.iter().any(|end| path.ends_with(end)) || is_load(protocol, path) =>
+        {
+            (message, false)
+        }
         _ => (message.min(MAX_CALL_BYTES), false),
     }
 }
 
 /// True if it is a load, which may bring files.
-fn is_load(path: &str) -> bool {
-    let http = path.strip_prefix("/v2/repository/models/");
-    http.is_some_and(|rest| rest.ends_with("/load")) || path.ends_with("/RepositoryModelLoad")
+fn is_load(protocol: Protocol, path: &str) -> bool {
+    match protocol {
+        Protocol::Http => path.starts_with("/v2/repository/models/") && path.ends_with("/load"),
+        _ => path.ends_with("/RepositoryModelLoad"),
+    }
 }
 
 /// Identifies the principal of the request; later steps find it as a [`Peer`].
@@ -150,7 +158,7 @@ async fn identify(
         }
         Err(error) => {
             let message = middleware.server.config.get().limits.message_mib << 20;
-            let (max, _) = max_body(message, request.uri().path());
+            let (max, _) = max_body(middleware.protocol, message, request.uri().path());
             let mut refusal = refuse_unread(middleware.protocol, request, max, error).await;
             if refusal.status() == StatusCode::UNAUTHORIZED && is_page {
                 refusal.headers_mut().insert(header::WWW_AUTHENTICATE, PASSWORD);
@@ -196,11 +204,11 @@ async fn charge(
     let charge = middleware.server.memory.charge(&peer);
     let head = middleware.server.memory.charge(&peer);
     let message = middleware.server.config.get().limits.message_mib << 20;
-    let (max, is_stream) = max_body(message, request.uri().path());
+    let (max, is_stream) = max_body(middleware.protocol, message, request.uri().path());
     if let Err(error) = head.add(head_bytes(&request)) {
         return refuse_unread(middleware.protocol, request, max, error).await;
     }
-    if is_load(request.uri().path())
+    if is_load(middleware.protocol, request.uri().path())
         && let Err(error) = middleware.server.check_control(&peer)
     {
         return refuse_unread(middleware.protocol, request, max, error).await;
@@ -252,6 +260,24 @@ fn head_bytes(request: &Request) -> u64 {
 mod tests {
     use super::*;
     use axum::http::HeaderName;
+
+    #[test]
+    fn path_with_the_name_of_a_call_of_grpc_is_bounded_over_http() {
+        let max = |protocol, path: &str| max_body(protocol, 1 << 20, path);
+        let (grpc, http) = (Protocol::Grpc, Protocol::Http);
+        let call = |name: &str| format!("/inference.GRPCInferenceService/{name}");
+        assert_eq!(max(grpc, &call("ModelStreamInfer")), (usize::MAX, true));
+        let whole = ((1 << 20) + GRPC_PREFIX_BYTES, false);
+        assert_eq!(max(grpc, &call("ModelInfer")), whole);
+        assert_eq!(max(grpc, &call("RepositoryModelLoad")), whole);
+        assert_eq!(max(http, "/v2/models/m/infer"), (1 << 20, false));
+        assert_eq!(max(http, "/v2/repository/models/m/load"), (1 << 20, false));
+        for name in ["ModelStreamInfer", "ModelInfer", "RepositoryModelLoad"] {
+            let path = format!("/v2/models/m/versions/{name}");
+            assert_eq!(max(http, &path), (MAX_CALL_BYTES, false), "{name}");
+            assert!(!is_load(http, &path), "{name}");
+        }
+    }
 
     #[test]
     fn head_is_charged_for_its_path_and_each_header() {

@@ -51,7 +51,7 @@ pub(super) async fn decompress(
     let peer = extensions.get().cloned().unwrap_or(Peer::UNKNOWN);
     let charge = extensions.get().cloned().unwrap_or_else(|| server.memory.charge(&peer));
     let message = server.config.get().limits.message_mib << 20;
-    let max = max_body(message, request.uri().path()).0.min(message);
+    let max = max_body(Protocol::Grpc, message, request.uri().path()).0.min(message);
     let request = request.map(|body| {
         let (arrived, content) = (BytesMut::new(), None);
         let decoder = Decoder { body, arrived, content, encoding, max, peer, charge, server };
