@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use reef::{Rate, did_you_mean};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -74,13 +74,7 @@ impl Right {
 
     fn check(&self, principal: &str) -> Result<Option<Rate>> {
         let words = principal.split_once(' ').filter(|(_, name)| !name.is_empty());
-        let is_known = match words {
-            Some(("user", uid)) => uid.parse::<u32>().is_ok(),
-            Some(("address", address)) => address.parse::<IpAddr>().is_ok(),
-            Some(("token" | "certificate", _)) => true,
-            _ => principal == OWNER || principal == OTHERS,
-        };
-        if !is_known {
+        let Some(key) = key_of(principal, words) else {
             let have = "owner, others, user N, token NAME, certificate NAME, address IP";
             let name = words.map_or("NAME", |(_, name)| name);
             let kinds = ["user", "token", "certificate", "address"];
@@ -90,6 +84,9 @@ impl Right {
             return Err(Error::Invalid(format!(
                 "unknown principal {principal:?} (have: {have}){meant}"
             )));
+        };
+        if key != principal {
+            return Err(Error::Invalid(format!("must be written {key:?}")));
         }
         if self.token_file.is_some() && !principal.starts_with("token ") {
             return Err(Error::Invalid("token_file is only for \"token NAME\"".into()));
@@ -120,6 +117,30 @@ impl Right {
             return Err(Error::Invalid(text));
         }
         Ok(())
+    }
+}
+
+/// Returns the address by which rights and quotas of a host are found. An IPv6 host counts as its
+/// /64 network, unless it is this one.
+pub(crate) fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) if !v6.is_loopback() => {
+            Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)).into()
+        }
+        other => other,
+    }
+}
+
+/// Returns the key by which a principal's rights are found, which is the only one that has an
+/// effect; `None` if there is no such principal.
+fn key_of(principal: &str, words: Option<(&str, &str)>) -> Option<String> {
+    match words {
+        Some(("user", uid)) => Some(format!("user {}", uid.parse::<u32>().ok()?)),
+        Some(("address", address)) => {
+            Some(format!("address {}", network(address.parse::<IpAddr>().ok()?)))
+        }
+        Some(("token" | "certificate", _)) => Some(principal.to_owned()),
+        _ => [OWNER, OTHERS].contains(&principal).then(|| principal.to_owned()),
     }
 }
 
@@ -279,6 +300,17 @@ mod tests {
         ] {
             let said = check_text(text).unwrap_err();
             assert!(said.starts_with(want), "{text}: {said}");
+        }
+        for (written, key) in [
+            ("user 007", "user 7"),
+            ("user +7", "user 7"),
+            ("address ::ffff:10.0.0.1", "address 10.0.0.1"),
+            ("address 0:0:0:0:0:0:0:1", "address ::1"),
+            ("address 2001:db8::1", "address 2001:db8::"),
+        ] {
+            let said = check_text(&format!("[rights.\"{written}\"]")).unwrap_err();
+            assert_eq!(said, format!("rights.\"{written}\": must be written \"{key}\""));
+            assert_eq!(check_text(&format!("[rights.\"{key}\"]")), Ok(()));
         }
         let said = check_text("[rights.\"tokn x\"]").unwrap_err();
         assert!(said.ends_with("address IP): did you mean token x?"), "{said}");

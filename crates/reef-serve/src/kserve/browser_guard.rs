@@ -169,6 +169,7 @@ mod tests {
         for host in ["evil.example", "localhost.evil.example:8000", "127.0.0.1.evil.example", "[x]"]
         {
             assert!(says("127.0.0.1", &[("host", host)]).is_err(), "{host}");
+            assert!(says("::1", &[("host", host)]).is_err(), "the kernel names no user: {host}");
             assert!(says("10.0.0.1", &[("host", host)]).is_ok(), "the operator opened it: {host}");
         }
     }

@@ -8,9 +8,10 @@
 //! | loopback, with neither | the user that the kernel names, with rights of the address |
 //! | TCP, with neither | its address: all clients of an address are the same principal |
 
+use crate::config::rights::network;
 use reef_guest::places::Standing;
 use std::fmt;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Name of all addresses together, for quotas that they share.
@@ -39,13 +40,9 @@ pub(crate) enum Principal {
 }
 
 impl Principal {
-    /// Returns the principal of a TCP client that has not authenticated itself yet. An IPv6 host
-    /// counts as its /64 network.
+    /// Returns the principal of a TCP client that has not authenticated itself yet.
     pub(crate) fn at(address: IpAddr) -> Self {
-        Self::Address(match address.to_canonical() {
-            IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)).into(),
-            v4 @ IpAddr::V4(_) => v4,
-        })
+        Self::Address(network(address))
     }
 
     /// True if it is the daemon's own user, or root.
@@ -115,6 +112,7 @@ mod tests {
         assert_ne!(at("10.0.0.1"), at("10.0.0.2"));
         assert_eq!(at("::ffff:10.0.0.1"), at("10.0.0.1"), "one host, by either family");
         assert_eq!(at("10.0.0.1").to_string(), "address 10.0.0.1");
+        assert_eq!(at("::1").to_string(), LOOPBACK_KEYS[1], "a network of its own");
         assert!(Principal::User(0).is_local() && !Principal::Token("ci".into()).is_local());
     }
 }
