@@ -22,7 +22,7 @@ pub use create::Created;
 pub use mapping::{Mapping, Shared};
 pub use read::{
     MAX_INPUT_BYTES, MAX_PEM_BYTES, MAX_TEXT_BYTES, MAX_TOKEN_BYTES, is_taken, own, read,
-    read_to_string, regular,
+    read_to_string, regular, token,
 };
 pub use replace::{NewFile, replaceable, write};
 pub use socket::{SocketFile, bind, clear};

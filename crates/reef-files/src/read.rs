@@ -47,6 +47,16 @@ pub fn read_to_string(path: impl AsRef<Path>, max_bytes: u64) -> io::Result<Stri
     String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not UTF-8"))
 }
 
+/// Reads the token in a file: its first line, without white space around it.
+///
+/// # Errors
+///
+/// As [`read_to_string`], of at most [`MAX_TOKEN_BYTES`].
+pub fn token(path: impl AsRef<Path>) -> io::Result<String> {
+    let text = read_to_string(path, MAX_TOKEN_BYTES)?;
+    Ok(text.lines().next().unwrap_or_default().trim().to_owned())
+}
+
 /// Returns whether something has this name: also a link without a target, or what can't be looked
 /// at. Its reader is told the reason, and does not take it for absent.
 pub fn is_taken(path: impl AsRef<Path>) -> bool {
@@ -143,6 +153,16 @@ mod tests {
         let most = 1 << 39; // more than there is memory
         let why = read(&path, most).unwrap_err().to_string();
         assert_eq!(why, format!("must have at most {most} bytes, got more"));
+    }
+
+    #[test]
+    fn token_is_the_first_line_without_white_space() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        for (text, want) in [("", ""), ("ab c", "ab c"), (" a \r\n# of the laboratory\n", "a")] {
+            std::fs::write(&path, text).unwrap();
+            assert_eq!(token(&path).unwrap(), want);
+        }
     }
 
     #[test]

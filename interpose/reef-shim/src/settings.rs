@@ -1,6 +1,5 @@
 //! Settings from the environment, read once.
 
-use reef_files::MAX_TOKEN_BYTES;
 use reef_guest::colocation::ShareRequest;
 use reef_guest::join::GuestInfo;
 use reef_guest::limit::{self, Limits};
@@ -101,12 +100,11 @@ fn variable(name: &str) -> Option<String> {
 
 fn guest_info(token: Option<PathBuf>) -> Result<GuestInfo, String> {
     let token = token.map(|path| {
-        let text = reef_files::read_to_string(&path, MAX_TOKEN_BYTES);
-        text.map_err(|error| format!("REEF_TOKEN_FILE {}: {error}", path.display()))
+        let token = reef_files::token(&path);
+        token.map_err(|error| format!("REEF_TOKEN_FILE {}: {error}", path.display()))
     });
     let token = token.transpose()?.unwrap_or_default();
-    let job = std::env::var("REEF_JOB").unwrap_or_default();
-    let info = GuestInfo::new(job, token.lines().next().unwrap_or_default().trim())?;
+    let info = GuestInfo::new(variable("REEF_JOB").unwrap_or_default(), token)?;
     Ok(info.with_shares(ShareRequest::read(variable)?))
 }
 

@@ -112,10 +112,9 @@ fn open() -> Result<Session, String> {
     let file = |name| std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
     let token = match file("REEF_REMOTE_TOKEN_FILE") {
         Some(path) => {
-            let text = reef_files::read_to_string(&path, reef_files::MAX_TOKEN_BYTES);
-            let text =
-                text.map_err(|e| format!("REEF_REMOTE_TOKEN_FILE {}: {e}", path.display()))?;
-            Some(Token::new(text.trim().as_bytes()))
+            let token = reef_files::token(&path)
+                .map_err(|e| format!("REEF_REMOTE_TOKEN_FILE {}: {e}", path.display()))?;
+            Some(Token::new(token.as_bytes()))
         }
         None => None,
     };

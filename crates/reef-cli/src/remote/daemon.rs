@@ -80,9 +80,7 @@ fn tcp(url: &str) -> Result<String, Usage> {
 
 fn token(file: &Path) -> Result<String, Usage> {
     let wrong = |why: &dyn fmt::Display| Usage(format!("--token-file {}: {why}", file.display()));
-    let text = reef_files::read_to_string(file, reef_files::MAX_TOKEN_BYTES)
-        .map_err(|error| wrong(&error))?;
-    let token = text.lines().next().unwrap_or_default().trim().to_owned();
+    let token = reef_files::token(file).map_err(|error| wrong(&error))?;
     if token.is_empty() || token.contains(|c: char| !c.is_ascii_graphic()) {
         return Err(wrong(&"its first line is not a token"));
     }

@@ -4,7 +4,7 @@
 use super::file;
 use super::source::Migration;
 use crate::server::proxy::Proxy;
-use reef_files::{MAX_PEM_BYTES, MAX_TOKEN_BYTES};
+use reef_files::MAX_PEM_BYTES;
 use reef_remote::migration::{Report, Target};
 use reef_remote::observe::Sessions;
 use reef_wire::{Address, TlsClient, Token, codec};
@@ -54,9 +54,9 @@ impl Destination {
         let address: Address = self.address.parse().map_err(|e| format!("--to: {e}"))?;
         let token = match &self.token {
             Some(path) => {
-                let text = reef_files::read_to_string(path, MAX_TOKEN_BYTES);
-                let text = text.map_err(|e| format!("token {}: {e}", path.display()))?;
-                Some(Token::new(text.trim().as_bytes()))
+                let token = reef_files::token(path);
+                let token = token.map_err(|e| format!("token {}: {e}", path.display()))?;
+                Some(Token::new(token.as_bytes()))
             }
             None => None,
         };

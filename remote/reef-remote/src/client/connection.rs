@@ -10,7 +10,7 @@ use crate::messages::{
 use crate::schema::schema;
 use parking_lot::Mutex;
 use reef_core::{Error, Result};
-use reef_files::{MAX_PEM_BYTES, MAX_TOKEN_BYTES};
+use reef_files::MAX_PEM_BYTES;
 use reef_wire::little_endian::U64;
 use reef_wire::{
     Address, Client, ClientOptions, Cold, Hot, Id, Mint, TlsClient, Token, codec, hot_bytes,
@@ -368,9 +368,8 @@ fn authorities(path: &Path) -> Result<RootCertStore> {
     Ok(roots)
 }
 
-/// Reads a token: the file's text without space around it.
 fn token(path: &Path) -> Result<Token> {
-    let text = reef_files::read_to_string(path, MAX_TOKEN_BYTES)
+    let token = reef_files::token(path)
         .map_err(|e| Error::Invalid(format!("remote.token_file {}: {e}", path.display())))?;
-    Ok(Token::new(text.trim().as_bytes()))
+    Ok(Token::new(token.as_bytes()))
 }

@@ -238,13 +238,9 @@ fn check_admission(args: &Args, socket: &Path, credentials: &GuestInfo) -> Resul
 /// The job and the token, as the program's library reads them as well.
 fn credentials(args: &Args) -> Result<GuestInfo> {
     let token = args.token_file.as_ref().map(|path| {
-        let text = reef_files::read_to_string(path, reef_files::MAX_TOKEN_BYTES);
         let wrong = |why: &str| Usage(format!("--token-file {}: {why}", path.display()));
-        let text = text.map_err(|e| wrong(&e.to_string()))?;
-        match text.lines().next().unwrap_or_default().trim() {
-            "" => Err(wrong("its first line is not a token")),
-            token => Ok(token.to_owned()),
-        }
+        let token = reef_files::token(path).map_err(|e| wrong(&e.to_string()))?;
+        if token.is_empty() { Err(wrong("its first line is not a token")) } else { Ok(token) }
     });
     let job = args.job.clone().unwrap_or_default();
     Ok(GuestInfo::new(job, token.transpose()?.unwrap_or_default()).map_err(Usage)?)

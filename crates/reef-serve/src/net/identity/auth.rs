@@ -8,7 +8,6 @@ use crate::net::identity::secret;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use parking_lot::RwLock;
-use reef_files::MAX_TOKEN_BYTES;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -38,8 +37,7 @@ impl Token {
         let wrong =
             |why: &dyn fmt::Display| Error::Invalid(format!("{key} {}: {why}", path.display()));
         secret::check(path).map_err(|why| wrong(&why))?;
-        let text = reef_files::read_to_string(path, MAX_TOKEN_BYTES).map_err(|e| wrong(&e))?;
-        let token = text.lines().next().unwrap_or_default().trim();
+        let token = reef_files::token(path).map_err(|e| wrong(&e))?;
         if token.len() < MIN_LEN {
             return Err(wrong(&format!("must have at least {MIN_LEN} bytes, got {}", token.len())));
         }

@@ -3,7 +3,6 @@
 use super::resource::Resource;
 use parking_lot::Mutex;
 use reef_core::{Error, Result, did_you_mean, did_you_mean_in};
-use reef_files::MAX_TOKEN_BYTES;
 use reef_wire::Token;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -308,8 +307,7 @@ impl Drop for Account {
 pub(in crate::server) fn token(path: &Path) -> Result<Token> {
     let wrong =
         |why: &dyn std::fmt::Display| Error::Invalid(format!("token {}: {why}", path.display()));
-    let text = reef_files::read_to_string(path, MAX_TOKEN_BYTES).map_err(|e| wrong(&e))?;
-    let token = text.trim();
+    let token = reef_files::token(path).map_err(|e| wrong(&e))?;
     if token.len() < MIN_TOKEN_LEN {
         let len = token.len();
         return Err(wrong(&format!("must have at least {MIN_TOKEN_LEN} bytes, got {len}")));
