@@ -2,7 +2,7 @@
 
 use super::external::External;
 use super::fault::Fault;
-use super::file::{GraphFile, ModelFile, NodeFile, TensorFile};
+use super::file::{AttributeFile, GraphFile, ModelFile, NodeFile, TensorFile};
 use crate::errors::error::{Error, Result};
 use crate::files::whole;
 use crate::memory::budget::{Budget, Charge};
@@ -72,7 +72,10 @@ fn others(
     let file = ModelFile::read(bytes, ledger)?;
     let mut tensors = Vec::new();
     file.graph.iter().for_each(|graph| of_graph(graph, &mut tensors));
-    file.functions.iter().for_each(|function| of_nodes(&function.nodes, &mut tensors));
+    file.functions.iter().for_each(|function| {
+        of_nodes(&function.nodes, &mut tensors);
+        of_attributes(&function.defaults, &mut tensors);
+    });
     let named = tensors.into_iter().filter(|tensor| !tensor.external.is_empty());
     let place = |tensor: &TensorFile<'_>| {
         let place = External::of(tensor).and_then(|external| external.place(folder));
@@ -88,7 +91,14 @@ fn of_graph<'f, 'a>(graph: &'f GraphFile<'a>, tensors: &mut Vec<&'f TensorFile<'
 }
 
 fn of_nodes<'f, 'a>(nodes: &'f [NodeFile<'a>], tensors: &mut Vec<&'f TensorFile<'a>>) {
-    for attribute in nodes.iter().flat_map(|node| node.attributes.iter()) {
+    nodes.iter().for_each(|node| of_attributes(&node.attributes, tensors));
+}
+
+fn of_attributes<'f, 'a>(
+    attributes: &'f [AttributeFile<'a>],
+    tensors: &mut Vec<&'f TensorFile<'a>>,
+) {
+    for attribute in attributes {
         tensors.extend(&attribute.tensor);
         attribute.graph.iter().for_each(|graph| of_graph(graph, tensors));
     }

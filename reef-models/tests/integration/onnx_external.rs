@@ -98,7 +98,7 @@ fn location_may_name_the_folder_itself() {
     assert_eq!(said, ".: no file");
 }
 
-/// A constant of a node is copied as an initializer is, and one of a branch.
+/// Constants of nodes and branches are copied as initializers are, and defaults of functions.
 #[test]
 fn copy_takes_the_files_of_all_tensors() {
     let folder = Folder::new("copied");
@@ -114,13 +114,16 @@ fn copy_takes_the_files_of_all_tensors() {
     let branch = bytes(5, [bytes(1, "then_branch"), bytes(6, inner.concat())].concat());
     let graph = [node("If", &["x"], "y", &[branch]), bytes(5, tensor("w", "./w.data"))];
     let path = folder.0.join("model/m.onnx");
-    std::fs::write(&path, file(17, &graph)).unwrap();
-    for name in ["m.data", "w.data", "below/v.data"] {
+    let default = bytes(11, [bytes(1, "d"), bytes(5, tensor("d", "d.data"))].concat());
+    let function = bytes(25, [bytes(1, "f"), default].concat());
+    std::fs::write(&path, [file(17, &graph), function].concat()).unwrap();
+    let names = ["m.data", "w.data", "below/v.data", "d.data"];
+    for name in names {
         std::fs::write(folder.0.join("model").join(name), name).unwrap();
     }
     let to = folder.0.join("to");
     copy(&path, &to, &Budget::default(), || Ok(())).unwrap();
-    for name in ["m.data", "w.data", "below/v.data"] {
+    for name in names {
         assert_eq!(std::fs::read_to_string(to.join(name)).unwrap(), name);
     }
 }

@@ -85,6 +85,9 @@ impl<'de> Visitor<'de> for Entries {
                 let text = format!("name of {len} bytes, most is {MAX_NAME_LEN}");
                 return Err(de::Error::custom(text));
             }
+            if entries.contains_key(&name) {
+                return Err(de::Error::custom(format!("{name:?} must be there once")));
+            }
             let entry = map.next_value();
             let entry = entry.map_err(|error| de::Error::custom(format!("{name:?}: {error}")))?;
             entries.insert(name, entry);

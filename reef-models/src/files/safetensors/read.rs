@@ -184,6 +184,11 @@ mod tests {
             "x: \"w\": 5 bytes of numbers that take 4"
         );
         assert!(one(r#"{"dtype": "F32"}"#).starts_with("x: header: \"w\": missing field"));
+        let [first, last] = [0, 4].map(|at| {
+            format!(r#""w": {{"dtype": "F32", "shape": [1], "data_offsets": [{at}, {}]}}"#, at + 4)
+        });
+        let twice = say(&file(&format!("{{{first}, {last}}}"), &[0; 8]));
+        assert!(twice.starts_with("x: header: \"w\" must be there once"), "{twice}");
     }
 
     proptest! {
