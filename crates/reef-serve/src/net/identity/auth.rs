@@ -62,7 +62,7 @@ impl Tokens {
     ///
     /// # Errors
     ///
-    /// Errors of [`Token::read`].
+    /// Errors of [`Token::read`]; `Invalid` if two names have one token.
     pub(crate) fn read(config: &Config) -> Result<Self> {
         let tokens = Self::default();
         tokens.reload(config)?;
@@ -73,7 +73,7 @@ impl Tokens {
     ///
     /// # Errors
     ///
-    /// Errors of [`Token::read`].
+    /// As [`read`](Self::read).
     pub(crate) fn reload(&self, config: &Config) -> Result<()> {
         let listed = config.listen.token_file.iter().map(|path| {
             let name = path.file_stem().unwrap_or_default().to_string_lossy();
@@ -83,7 +83,8 @@ impl Tokens {
             let (name, path) = (principal.strip_prefix("token ")?, right.token_file.as_ref()?);
             Some(Token::read(&format!("rights.{principal:?}.token_file"), name, path))
         });
-        let tokens = listed.chain(granted).collect::<Result<_>>()?;
+        let tokens = listed.chain(granted).collect::<Result<Vec<Token>>>()?;
+        check_distinct(&tokens)?;
         *self.0.write() = tokens;
         Ok(())
     }
@@ -98,6 +99,22 @@ impl Tokens {
         let found = tokens.iter().find(|token| token.matches(shown));
         found.map(|token| Principal::Token(token.name.clone()))
     }
+}
+
+/// Refuses a token of two names: it would be found by the first one alone, and the rights of the
+/// other would have no effect.
+fn check_distinct(tokens: &[Token]) -> Result<()> {
+    for (at, token) in tokens.iter().enumerate() {
+        let former = tokens[..at].iter().find(|former| former.matches(&token.secret));
+        if let Some(former) = former.filter(|former| former.name != token.name) {
+            let text = format!(
+                "rights.\"token {}\".token_file: must have a token of its own, got that of {:?}",
+                token.name, former.name
+            );
+            return Err(Error::Invalid(text));
+        }
+    }
+    Ok(())
 }
 
 /// Returns the principal of a request of `peer`; `given` is its `authorization` header.
@@ -178,6 +195,16 @@ mod tests {
         for bad in ["", "Basic", "Basic !", "Bearer 0123"] {
             assert_eq!(bearer_of_basic(bad.as_bytes()), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn token_of_two_names_is_refused() {
+        let token = |name: &str, secret: &str| Token { name: name.into(), secret: secret.into() };
+        let said = check_distinct(&[token("a", "same"), token("c", "other"), token("b", "same")]);
+        let want = "rights.\"token b\".token_file: must have a token of its own, got that of \"a\"";
+        assert_eq!(said, Err(Error::Invalid(want.into())));
+        assert_eq!(check_distinct(&[token("a", "same"), token("a", "same")]), Ok(()));
+        assert_eq!(check_distinct(&[token("a", "one"), token("b", "two")]), Ok(()));
     }
 
     #[test]
