@@ -39,6 +39,11 @@ pub fn image_len(read: impl Fn(usize, usize) -> Vec<u8>) -> Result<usize, &'stat
                 let last = number(at + 24, 8).saturating_add(number(at + 32, 8));
                 end = end.max(if is_empty { 0 } else { last });
             }
+            let (segments, entry, count) = (number(32, 8), number(54, 2), number(56, 2));
+            for segment in 0..count {
+                let at = segments.saturating_add(segment * entry) as usize;
+                end = end.max(number(at + 8, 8).saturating_add(number(at + 32, 8)));
+            }
             usize::try_from(end).map_err(|_| "ELF: its size")
         }
         _ => {
@@ -86,5 +91,19 @@ mod tests {
         assert_eq!(len(&bytes), Ok(512 + 9));
         bytes[4] = 1;
         assert!(len(&bytes).is_err());
+    }
+
+    /// The server refuses an image that is cut off in a segment.
+    #[test]
+    fn elf_ends_after_its_last_segment() {
+        let mut bytes = vec![0_u8; 64 + 56];
+        bytes[..5].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2]);
+        bytes[32] = 64; // program headers
+        bytes[54] = 56;
+        bytes[56] = 1;
+        assert_eq!(len(&bytes), Ok(64 + 56));
+        bytes[64 + 8..64 + 10].copy_from_slice(&[0, 2]);
+        bytes[64 + 32] = 9;
+        assert_eq!(len(&bytes), Ok(512 + 9));
     }
 }
