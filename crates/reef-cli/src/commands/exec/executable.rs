@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Most interpreters that are started one by another, as in the kernel.
@@ -32,8 +33,15 @@ fn in_path(program: &OsStr) -> Option<PathBuf> {
     if program.as_bytes().contains(&b'/') {
         return Some(PathBuf::from(program)).filter(|file| file.is_file());
     }
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
+    in_folders(&std::env::var_os("PATH")?, program)
+}
+
+/// The first file of this name that may be run, as the system passes over others.
+fn in_folders(path: &OsStr, program: &OsStr) -> Option<PathBuf> {
+    let may_run = |file: &PathBuf| {
+        file.metadata().is_ok_and(|facts| facts.is_file() && facts.mode() & 0o111 != 0)
+    };
+    std::env::split_paths(path).map(|folder| folder.join(program)).find(may_run)
 }
 
 /// Interpreter that a script's first line names, and its argument.
@@ -41,13 +49,22 @@ fn interpreter(file: &Path) -> Option<(OsString, Vec<OsString>)> {
     let mut line = Vec::new();
     let file = reef_files::regular(file).ok()?;
     BufReader::new(file).take(LINE).read_until(b'\n', &mut line).ok()?;
-    let line = line.strip_prefix(b"#!")?.trim_ascii();
-    let (name, argument) = match line.iter().position(u8::is_ascii_whitespace) {
+    let line = line.strip_prefix(b"#!")?;
+    let line = without_blanks(line.strip_suffix(b"\n").unwrap_or(line));
+    let (name, argument) = match line.iter().position(|byte| matches!(byte, b' ' | b'\t')) {
         None => (line, None),
-        Some(at) => (&line[..at], Some(line[at..].trim_ascii())),
+        Some(at) => (&line[..at], Some(without_blanks(&line[at..]))),
     };
     let owned = |text: &[u8]| OsStr::from_bytes(text).to_owned();
     Some((owned(name), argument.map(owned).into_iter().collect()))
+}
+
+/// A text without the blanks around it that the kernel leaves out of a script's first line.
+fn without_blanks(mut text: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = text {
+        text = rest;
+    }
+    text
 }
 
 #[cfg(test)]
@@ -69,11 +86,27 @@ mod tests {
         assert_eq!(script("named", "#!/bin/sh -e"), Some("/bin/sh".into()));
         let named = folder.join("named");
         assert_eq!(script("nested", &format!("#!{}", named.display())), Some("/bin/sh".into()));
+        assert_eq!(script("blanks", "#!\t /bin/sh \t-e \n"), Some("/bin/sh".into()));
+        assert_eq!(script("returned", "#!/bin/sh\r\n"), None, "a return belongs to the name");
         let itself = folder.join("itself");
         assert_eq!(script("itself", &format!("#!{}", itself.display())), None);
         let given = ["sh".into(), "-c".into()];
         assert_eq!(executable(OsStr::new("env"), &given), Some(shell));
         assert_eq!(executable(OsStr::new("no-such-program"), &[]), None);
         std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn file_that_may_not_be_run_is_passed_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let [first, second] = ["a", "b"].map(|name| folder.path().join(name));
+        for (place, mode) in [(&first, 0o644), (&second, 0o755)] {
+            std::fs::create_dir(place).unwrap();
+            std::fs::write(place.join("train"), "").unwrap();
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+            std::fs::set_permissions(place.join("train"), mode).unwrap();
+        }
+        let path = std::env::join_paths([&first, &second]).unwrap();
+        assert_eq!(in_folders(&path, OsStr::new("train")), Some(second.join("train")));
     }
 }
