@@ -32,16 +32,25 @@ impl Source {
     ///
     /// The first fault, in words.
     pub(crate) fn read(name: &str, text: &str) -> Result<Self, String> {
+        check_returns(text)?;
+        let is_joined = text.lines().any(token::goes_on);
         let tokens = token::tokens(text)
             .map_err(|at| format!("byte {at}: what begins there doesn't end"))?;
         let kernels = kernels::kernels(&tokens)?;
-        let unguarded = proof::unproved(&tokens, &kernels);
+        let unguarded = if is_joined {
+            Some("a line goes on in the next one".into())
+        } else {
+            proof::unproved(&tokens, &kernels)
+        };
         let new = match unguarded {
             None => guard::guarded(text, &tokens, &kernels),
             Some(_) => text.into(),
         };
-        let facts =
-            |kernel: &Kernel<'_>| (kernel.name.to_owned(), KernelFacts::of(&tokens, kernel));
+        let facts = |kernel: &Kernel<'_>| {
+            let facts = KernelFacts::of(&tokens, kernel);
+            let written = facts.written.filter(|_| !is_joined); // a name may be in two lines
+            (kernel.name.to_owned(), KernelFacts { written, ..facts })
+        };
         Ok(Self {
             name: name.into(),
             compiled: compiled(name, &new),
@@ -58,6 +67,15 @@ impl KernelFacts {
             written: Uses::of(kernel, tokens).written(),
             exchanges: Exchanges::of(tokens, kernel),
         }
+    }
+}
+
+/// Refuses a return without a line feed, which ends a comment for some compilers.
+fn check_returns(text: &str) -> Result<(), String> {
+    let mut returns = text.match_indices('\r').map(|(at, _)| at);
+    match returns.find(|at| !text[*at..].starts_with("\r\n")) {
+        Some(at) => Err(format!("byte {at}: a return must be followed by a line feed")),
+        None => Ok(()),
     }
 }
 
@@ -100,6 +118,25 @@ mod tests {
         let source = Source::read("a.cu", text).unwrap();
         assert!(source.compiled.ends_with(text));
         assert_eq!(source.unguarded.unwrap(), "kernel k: p is used without an index");
+    }
+
+    /// The compiler joins lines before it reads words and comments.
+    #[test]
+    fn kernels_of_joined_lines_stay_as_they_are() {
+        let kernel = |before: &str| {
+            let text =
+                format!("extern \"C\" __global__ void k(float *p) {{ {before} p[0] = 1; }}\n");
+            Source::read("a.cu", &text)
+        };
+        for joined in ["// a \\\n p[1] = 2;\n", "#pragma unroll \\ \n;\n", "float pp\\\n = 1;"] {
+            let source = kernel(joined).unwrap();
+            let why = source.unguarded.as_deref();
+            assert_eq!(why, Some("a line goes on in the next one"), "{joined:?}");
+            assert_eq!(source.kernels["k"].written, None, "{joined:?}");
+        }
+        assert_eq!(kernel("// a\r\n").unwrap().kernels["k"].written, Some(vec![0]));
+        let said = kernel("// a\rp[1] = 2;\n").unwrap_err();
+        assert!(said.ends_with("a return must be followed by a line feed"), "{said}");
     }
 
     /// Any text is a source or an error.

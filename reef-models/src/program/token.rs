@@ -66,7 +66,7 @@ pub(crate) fn tokens(source: &str) -> Result<Vec<Token<'_>>, usize> {
 /// Bytes of a space or comment, if there is one; 0: it doesn't end.
 fn blank(rest: &str) -> Option<usize> {
     if rest.starts_with("//") {
-        return Some(rest.find('\n').unwrap_or(rest.len()));
+        return Some(joined_lines(rest));
     }
     if let Some(inside) = rest.strip_prefix("/*") {
         return Some(inside.find("*/").map_or(0, |end| end + 4));
@@ -79,7 +79,7 @@ fn blank(rest: &str) -> Option<usize> {
 fn token(rest: &str, first: char) -> Option<(Kind, usize)> {
     let while_in = |of: fn(char) -> bool| rest.find(|c| !of(c)).unwrap_or(rest.len());
     Some(match first {
-        '#' => (Kind::Directive, directive(rest)),
+        '#' => (Kind::Directive, joined_lines(rest)),
         '"' | '\'' => (Kind::Text, quoted(rest, first)?),
         c if is_word(c) && !c.is_ascii_digit() => (Kind::Word, while_in(is_word)),
         c if c.is_ascii_digit() => (Kind::Number, number(rest)),
@@ -108,11 +108,17 @@ fn number(rest: &str) -> usize {
     rest.len()
 }
 
-fn directive(rest: &str) -> usize {
+/// Returns whether a line goes on in the next one.
+pub(crate) fn goes_on(line: &str) -> bool {
+    line.trim_end().ends_with('\\')
+}
+
+/// Bytes of a line, with those that it goes on in.
+fn joined_lines(rest: &str) -> usize {
     let mut end = 0;
     for line in rest.split_inclusive('\n') {
         end += line.len();
-        if !line.trim_end().ends_with('\\') {
+        if !goes_on(line) {
             break;
         }
     }
@@ -155,6 +161,11 @@ mod tests {
     #[test]
     fn a_directive_goes_to_the_end_of_its_last_line() {
         assert_eq!(texts("#define A \\\n 1\nb"), ["#define A \\\n 1\n", "b"]);
+    }
+
+    #[test]
+    fn a_comment_goes_to_the_end_of_its_last_line() {
+        assert_eq!(texts("a // b \\\n c\nd // e"), ["a", "d"]);
     }
 
     #[test]
