@@ -13,7 +13,8 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Process on the other side, as the system says.
@@ -23,7 +24,7 @@ pub struct Caller {
     pub uid: u32,
     /// Process ID.
     pub pid: u32,
-    /// Program file, if the system returns it.
+    /// Program file, if the system returns it, and it is the file of that path here as well.
     pub exe: Option<PathBuf>,
     /// Job, token and part that it sent.
     pub info: GuestInfo,
@@ -33,7 +34,7 @@ impl Caller {
     pub(super) fn of(socket: &OwnedFd, info: GuestInfo) -> io::Result<Self> {
         let peer = Peer::of(socket)?;
         let pid = peer.process()?;
-        let exe = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
+        let exe = program_at(Path::new(&format!("/proc/{pid}/exe")));
         process_fd(socket)?; // it lives, so that number and file are its own
         Ok(Self { uid: peer.uid, pid, exe, info })
     }
@@ -50,6 +51,14 @@ impl Caller {
             opened => Ok(opened.unwrap_or(None)),
         }
     }
+}
+
+/// Returns the program file that a link of `/proc` leads to. `None`: there is no such process, or
+/// another file has that path here, as in a mount namespace of its own, where a user chooses it.
+pub(super) fn program_at(link: &Path) -> Option<PathBuf> {
+    let path = std::fs::read_link(link).ok()?;
+    let file = |path: &Path| path.metadata().map(|facts| (facts.dev(), facts.ino())).ok();
+    (file(link)? == file(&path)?).then_some(path)
 }
 
 /// Descriptors that are ready once a guest has left or died. They are shared with the waiting
@@ -126,5 +135,26 @@ impl Guest {
             Some(relay) => relay.gates().is_held(),
             None => self.page.holders.is_held(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn program_is_none_if_another_file_has_its_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().canonicalize().unwrap();
+        std::fs::write(place.join("a"), "").unwrap();
+        let file = std::fs::File::open(place.join("a")).unwrap();
+        let link = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        assert_eq!(program_at(&link), Some(place.join("a")));
+        std::fs::remove_file(place.join("a")).unwrap();
+        std::fs::write(place.join("a (deleted)"), "").unwrap();
+        assert_eq!(std::fs::read_link(&link).unwrap(), place.join("a (deleted)"));
+        assert_eq!(program_at(&link), None);
+        assert!(program_at(Path::new("/proc/self/exe")).is_some());
     }
 }

@@ -1,6 +1,6 @@
 //! Server thread of the registry.
 
-use super::connection::{Caller, EndWatch};
+use super::connection::{Caller, EndWatch, program_at};
 use super::gates::Gates;
 use super::guests::Guests;
 use super::listener::{Listener, PendingConnection};
@@ -285,7 +285,8 @@ impl Server {
         let caller = Caller::of(socket, info).map_err(|error| error.to_string());
         let granted = caller.and_then(|mut caller| {
             let program = program.ok_or("a question without a program")?;
-            caller.exe = std::fs::read_link(format!("/proc/self/fd/{}", program.as_raw_fd())).ok();
+            let link = format!("/proc/self/fd/{}", program.as_raw_fd());
+            caller.exe = program_at(Path::new(&link));
             (self.policy)(&caller, &request)
         });
         let answer = granted.map_or_else(Message::Refused, Message::Granted);
