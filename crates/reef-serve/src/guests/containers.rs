@@ -129,16 +129,25 @@ fn id(request: &str) -> Result<&str, String> {
 }
 
 /// Returns the container's name in a path such as `kubepods/pod7/NAME` or
-/// `…/cri-containerd-NAME.scope`. `None` if the process is in no group of its own, or its path
+/// `…/cri-containerd-NAME.scope`. Below its own group a container may have others, of any names: the
+/// first name that is an id counts. `None` if the process is in no group of its own, or its path
 /// leads elsewhere.
 fn container(path: &str) -> Option<String> {
     if Path::new(path).components().any(|part| !matches!(part, std::path::Component::Normal(_))) {
         return None;
     }
-    let last = path.rsplit('/').next().filter(|last| !last.is_empty())?;
-    let name =
-        last.strip_suffix(".scope").map_or(last, |scope| scope.rsplit('-').next().unwrap_or(scope));
-    Some(name.to_owned())
+    let mut names = path.split('/').filter(|part| !part.is_empty()).map(name);
+    names.clone().find(|name| is_id(name)).or(names.next_back()).map(str::to_owned)
+}
+
+/// Returns the name in a part of a path.
+fn name(part: &str) -> &str {
+    part.strip_suffix(".scope").map_or(part, |scope| scope.rsplit('-').next().unwrap_or(scope))
+}
+
+/// Returns whether a name is one that runtimes make up: 64 hexadecimal digits.
+fn is_id(name: &str) -> bool {
+    name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 fn numbers(text: &str) -> BTreeSet<u32> {
@@ -218,6 +227,19 @@ pub(super) mod tests {
         std::fs::remove_dir_all(system.0.join("proc/1")).unwrap();
         assert_eq!(containers.answer(2, "/ abcde\n"), "ok");
         assert_eq!(system.read("root/abcde/containerID"), "two");
+    }
+
+    #[test]
+    fn group_below_that_of_a_container_is_not_another_one() {
+        let id = "c0ffee00".repeat(8);
+        let below = format!("0::/kubepods/pod7/cri-containerd-{id}.scope/one\n");
+        let system = System::new("below", &[(1, "0::/a/one\n"), (2, &below)]);
+        let containers = system.containers();
+        assert_eq!(containers.answer(1, "/ abcde\n"), "ok");
+        let refused = containers.answer(2, "/ abcde\n");
+        assert_eq!(refused, "id abcde must be unused, got that of the live container one");
+        assert_eq!(containers.answer(2, "/ fghij\n"), "ok");
+        assert_eq!(system.read("root/fghij/containerID"), id);
     }
 
     #[test]
