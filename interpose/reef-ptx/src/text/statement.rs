@@ -158,8 +158,8 @@ fn worded<'a>(
     Ok(StatementKind::Directive(word.text, &text[word.end()..cursor.at()]))
 }
 
-/// Skips the operands of `.loc`: `1 22 3`, and perhaps `, function_name name + 8, inlined_at 1 5 2`.
-/// They end before the next statement, which may stand on the same line.
+/// Skips the operands of `.loc`: `1 22 3`, and perhaps `, function_name name + 8, inlined_at 1 5
+/// 2`. They end before the next statement, which may stand on the same line.
 fn skip_loc(cursor: &mut Cursor<'_>, loc: Token<'_>) -> Result<(), Error> {
     let mut is_known = skip_place(cursor);
     while is_known && cursor.peek().is_some_and(|token| token.is(",")) {
