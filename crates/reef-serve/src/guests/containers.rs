@@ -129,9 +129,9 @@ fn id(request: &str) -> Result<&str, String> {
 }
 
 /// Returns the container's name in a path such as `kubepods/pod7/NAME` or
-/// `…/cri-containerd-NAME.scope`. Below its own group a container may have others, of any names: the
-/// first name that is an id counts. `None` if the process is in no group of its own, or its path
-/// leads elsewhere.
+/// `…/cri-containerd-NAME.scope`. Below its own group a container may have others, of any names:
+/// the first name that is an id counts. `None` if the process is in no group of its own, or its
+/// path leads elsewhere.
 fn container(path: &str) -> Option<String> {
     if Path::new(path).components().any(|part| !matches!(part, std::path::Component::Normal(_))) {
         return None;
