@@ -7,6 +7,7 @@
 //! request comes from (`Sec-Fetch-Site`).
 
 use crate::error::{Error, Result};
+use crate::kserve::parameter::only_header;
 use crate::name::excerpt;
 use crate::net::identity::peer::Peer;
 use crate::net::identity::principal::Principal;
@@ -47,10 +48,9 @@ pub(super) fn is_page(path: &str) -> bool {
 ///
 /// # Errors
 ///
-/// `Denied`.
+/// `Denied`; `Invalid` if a header is there twice.
 pub(super) fn check(peer: &Peer, path: &str, headers: &HeaderMap) -> Result<()> {
-    let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("\u{fffd}"));
-    let host = text(header::HOST).unwrap_or_default();
+    let host = text(headers, header::HOST.as_str())?.unwrap_or_default();
     let must_be_local = match peer.principal {
         Principal::Token(_) => return Ok(()),
         Principal::Address(address) => address.is_loopback(),
@@ -61,7 +61,7 @@ pub(super) fn check(peer: &Peer, path: &str, headers: &HeaderMap) -> Result<()> 
     if must_be_local && !host.is_empty() && !is_local(host) {
         return Err(denied("Host", host, "must be localhost or an address on loopback"));
     }
-    if let Some(origin) = text(header::ORIGIN)
+    if let Some(origin) = text(headers, header::ORIGIN.as_str())?
         && origin.split_once("://").is_none_or(|(_, from)| from != host)
     {
         return Err(denied("Origin", origin, PAGE));
@@ -74,12 +74,18 @@ pub(super) fn check(peer: &Peer, path: &str, headers: &HeaderMap) -> Result<()> 
     if !peer.principal.is_anonymous() {
         return Ok(()); // `curl -d` sends the type of a form; a browser adds its `Origin`
     }
-    let kind = text(header::CONTENT_TYPE).unwrap_or_default();
+    let kind = text(headers, header::CONTENT_TYPE.as_str())?.unwrap_or_default();
     let plain = kind.split(';').next().unwrap_or_default().trim();
     if FORMS.iter().any(|form| plain.eq_ignore_ascii_case(form)) {
         return Err(denied("Content-Type", kind, FORM));
     }
     Ok(())
+}
+
+/// Returns the text of a header.
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>> {
+    let value = only_header(headers, name)?;
+    Ok(value.map(|value| value.to_str().unwrap_or("\u{fffd}")))
 }
 
 fn denied(header: &str, value: &str, why: &str) -> Error {
@@ -135,6 +141,12 @@ mod tests {
             Ok(()),
             "it has shown a token"
         );
+    }
+
+    #[test]
+    fn headers_of_two_values_are_refused() {
+        let two = [("host", "localhost"), ("host", "evil.example")];
+        assert!(matches!(says_to(Principal::User(0), "/v2", &two), Err(Error::Invalid(_))));
     }
 
     #[test]

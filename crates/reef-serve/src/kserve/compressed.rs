@@ -1,10 +1,10 @@
 //! Decompression of bodies by gzip and deflate.
 
 use crate::error::{Error, Result};
+use crate::kserve::parameter::only_header;
 use crate::net::quota::charge::Charge;
 use axum::body::Bytes;
 use axum::http::HeaderMap;
-use axum::http::header::AsHeaderName;
 use flate2::bufread::{GzDecoder, ZlibDecoder};
 use std::io::{self, Read};
 
@@ -27,9 +27,9 @@ impl Encoding {
     ///
     /// # Errors
     ///
-    /// `Unimplemented` for an unknown encoding.
-    pub(super) fn of(headers: &HeaderMap, header: impl AsHeaderName) -> Result<Option<Self>> {
-        let Some(given) = headers.get(header) else { return Ok(None) };
+    /// `Unimplemented` for an unknown encoding; `Invalid` if the header is there twice.
+    pub(super) fn of(headers: &HeaderMap, header: &str) -> Result<Option<Self>> {
+        let Some(given) = only_header(headers, header)? else { return Ok(None) };
         match given.as_bytes() {
             b"identity" => Ok(None),
             b"gzip" | b"x-gzip" => Ok(Some(Self::Gzip)),

@@ -10,6 +10,7 @@ use crate::kserve::browser_guard;
 use crate::kserve::charged_body::{AnswerBody, ChargedBody, MAX_CALL_BYTES, header_bytes};
 use crate::kserve::discard_body;
 use crate::kserve::failure::{body_error, in_form, is_openai, refuse};
+use crate::kserve::parameter::only_header;
 use crate::net::identity::auth::{self, Tokens};
 use crate::net::identity::client_id::Protocol;
 use crate::net::identity::peer::Peer;
@@ -95,7 +96,8 @@ impl Middleware {
 
     /// Identifies the peer by its token or its connection.
     fn identify(&self, peer: Peer, request: &Request) -> Result<Peer> {
-        let given = request.headers().get(header::AUTHORIZATION).map(|value| value.as_bytes());
+        let given = only_header(request.headers(), header::AUTHORIZATION.as_str())?;
+        let given = given.map(|value| value.as_bytes());
         let password = given.filter(|_| self.is_page(request)).and_then(auth::bearer_of_basic);
         let given = password.as_deref().or(given);
         let principal = auth::identify(&self.tokens, &peer, given)?;

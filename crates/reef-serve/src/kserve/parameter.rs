@@ -1,12 +1,31 @@
-//! Parameters of requests and tensors, including a tensor's shared memory.
+//! Parameters of requests and tensors, including a tensor's shared memory, and those in headers.
 
 use crate::error::{Error, Result};
 use crate::tensor::short;
+use axum::http::{HeaderMap, HeaderValue};
 use std::fmt;
 
 /// Maximum length of an id, a name, and the name or the text of a parameter, in bytes. They are
 /// copied, and some are repeated in the answer.
 pub(crate) const MAX_TEXT_BYTES: usize = 4096;
+
+/// Returns the value of a header that a request has at most once: of two values, a proxy or another
+/// reader may take the other one.
+///
+/// # Errors
+///
+/// `Invalid` if it is there twice.
+pub(crate) fn only_header<'a>(
+    headers: &'a HeaderMap,
+    name: &str,
+) -> Result<Option<&'a HeaderValue>> {
+    let mut given = headers.get_all(name).iter();
+    let value = given.next();
+    if given.next().is_some() {
+        return Err(Error::Invalid(format!("header {name}: must be given once")));
+    }
+    Ok(value)
+}
 
 /// A parameter of a request or tensor, of any type.
 #[derive(Debug, Clone, PartialEq)]
@@ -125,6 +144,23 @@ pub(crate) fn classes<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use axum::http::{HeaderName, header};
+
+    #[test]
+    fn header_of_two_values_is_refused() {
+        let value = HeaderValue::from_static;
+        let headers: HeaderMap = [
+            (header::AUTHORIZATION, value("Bearer a")),
+            (HeaderName::from_static("reef-class"), value("be")),
+            (HeaderName::from_static("reef-class"), value("rt")),
+        ]
+        .into_iter()
+        .collect();
+        assert_eq!(only_header(&headers, "host"), Ok(None));
+        assert_eq!(only_header(&headers, "authorization"), Ok(Some(&value("Bearer a"))));
+        let why = "header reef-class: must be given once";
+        assert_eq!(only_header(&headers, "reef-class"), Err(Error::Invalid(why.into())));
+    }
 
     #[test]
     fn region_without_byte_size_is_refused() {

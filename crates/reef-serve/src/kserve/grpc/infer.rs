@@ -11,7 +11,7 @@ use crate::kserve::infer::request::{
     CLASS_HEADER, InferRequest, InputTensor, RequestedOutput, TensorData,
 };
 use crate::kserve::infer::response::{InferResponse, ResponseOutput};
-use crate::kserve::parameter::{Parameter, classes, region_part};
+use crate::kserve::parameter::{Parameter, classes, only_header, region_part};
 use crate::net::identity::peer::Peer;
 use crate::net::quota::admission::AnswerPermit;
 use crate::net::quota::charge::Charge;
@@ -44,9 +44,9 @@ impl Caller {
     ///
     /// # Errors
     ///
-    /// `Invalid` if the client sends an unknown class.
+    /// `Invalid` if the client sends an unknown class, or two.
     pub(super) fn of<T>(request: &Request<T>) -> Result<Self> {
-        let given = request.metadata().get(CLASS_HEADER);
+        let given = only_header(request.metadata().as_ref(), CLASS_HEADER)?;
         let class =
             given.map(|value| class::parse(value.to_str().unwrap_or_default())).transpose()?;
         let extensions = request.extensions();

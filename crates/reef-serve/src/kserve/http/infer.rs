@@ -18,7 +18,7 @@ use crate::kserve::infer::request::{
     CLASS_HEADER, InferRequest, InputTensor, RequestedOutput, TensorData,
 };
 use crate::kserve::infer::response::{InferResponse, ResponseOutput};
-use crate::kserve::parameter::{Parameter, classes, region_part};
+use crate::kserve::parameter::{Parameter, classes, only_header, region_part};
 use crate::models::loaded_model::LoadedModel;
 use crate::net::identity::peer::Peer;
 use crate::net::quota::charge::Charge;
@@ -104,7 +104,8 @@ pub(super) async fn decompress(
     headers: &HeaderMap,
     body: Bytes,
 ) -> Result<Bytes> {
-    let Some(encoding) = Encoding::of(headers, header::CONTENT_ENCODING)? else { return Ok(body) };
+    let name = header::CONTENT_ENCODING;
+    let Some(encoding) = Encoding::of(headers, name.as_str())? else { return Ok(body) };
     let (max, work_charge) = (server.config.get().limits.message_mib << 20, charge.clone());
     let work = move || inflate(&body, encoding, max, &work_charge);
     server.workers.run_blocking(&peer.principal, charge.clone(), work).await
@@ -222,8 +223,9 @@ fn parameter<T>(
 
 /// Splits the body into the JSON and the binary data.
 fn split(headers: &HeaderMap, mut body: Bytes) -> Result<(Bytes, Bytes)> {
-    let Some(length) = headers.get(JSON_LENGTH) else { return Ok((body, Bytes::new())) };
-    let length = length.to_str().ok().and_then(|text| text.parse().ok());
+    let Some(length) = only_header(headers, JSON_LENGTH)? else { return Ok((body, Bytes::new())) };
+    let digits = length.to_str().ok().filter(|text| !text.starts_with('+'));
+    let length = digits.and_then(|text| text.parse().ok());
     let length = length.filter(|&length: &usize| length <= body.len()).ok_or_else(|| {
         Error::Invalid(format!("{JSON_LENGTH} must be at most the body's {} bytes", body.len()))
     })?;
@@ -233,7 +235,7 @@ fn split(headers: &HeaderMap, mut body: Bytes) -> Result<(Bytes, Bytes)> {
 
 /// Returns the class that a client states for its requests.
 pub(super) fn class(headers: &HeaderMap) -> Result<Option<Class>> {
-    let given = headers.get(CLASS_HEADER);
+    let given = only_header(headers, CLASS_HEADER)?;
     given.map(|value| class::parse(value.to_str().unwrap_or_default())).transpose()
 }
 
@@ -345,6 +347,23 @@ fn output_json<'a>(info: &'a TensorInfo, output: &'a ResponseOutput) -> OutputTe
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn length_of_json_is_one_number() {
+        let split = |lengths: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            for &length in lengths {
+                headers.append(JSON_LENGTH, HeaderValue::from_static(length));
+            }
+            split(&headers, Bytes::from_static(b"{}1234"))
+        };
+        let (json, binary) = split(&["2"]).unwrap();
+        assert_eq!((&*json, &*binary), (&b"{}"[..], &b"1234"[..]));
+        let refused: [&[&str]; 4] = [&["2", "6"], &["2", "2"], &["+2"], &["7"]];
+        for lengths in refused {
+            assert!(matches!(split(lengths), Err(Error::Invalid(_))), "{lengths:?}");
+        }
+    }
 
     #[test]
     fn form_of_another_type_is_refused() {
