@@ -11,7 +11,7 @@ use crate::kserve::parameter::only_header;
 use crate::name::excerpt;
 use crate::net::identity::peer::Peer;
 use crate::net::identity::principal::Principal;
-use axum::http::{HeaderMap, HeaderName, header};
+use axum::http::{HeaderMap, header};
 use std::net::IpAddr;
 
 /// Paths of the daemon's own page and its parts, to which a browser shows a token as a password.
@@ -22,8 +22,8 @@ pub(super) const PAGE_PATHS: [&str; 4] =
 const FORMS: [&str; 3] = ["application/x-www-form-urlencoded", "multipart/form-data", "text/plain"];
 
 /// Headers in which a browser says where a request comes from, and what asks for it.
-const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-const MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+const SITE: &str = "sec-fetch-site";
+const MODE: &str = "sec-fetch-mode";
 
 /// Values of the first one for requests of the user, and of the daemon's own page.
 const OWN_SITES: [&str; 2] = ["none", "same-origin"];
@@ -66,8 +66,8 @@ pub(super) fn check(peer: &Peer, path: &str, headers: &HeaderMap) -> Result<()> 
     {
         return Err(denied("Origin", origin, PAGE));
     }
-    let site = text(SITE).unwrap_or(OWN_SITES[0]);
-    let is_link = LINKS.contains(&path) && text(MODE) == Some("navigate");
+    let site = text(headers, SITE)?.unwrap_or(OWN_SITES[0]);
+    let is_link = LINKS.contains(&path) && text(headers, MODE)? == Some("navigate");
     if !OWN_SITES.contains(&site) && !is_link {
         return Err(denied("Sec-Fetch-Site", site, PAGE));
     }
