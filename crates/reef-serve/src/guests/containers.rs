@@ -233,7 +233,7 @@ pub(super) mod tests {
     fn group_below_that_of_a_container_is_not_another_one() {
         let id = "c0ffee00".repeat(8);
         let below = format!("0::/kubepods/pod7/cri-containerd-{id}.scope/one\n");
-        let system = System::new("below", &[(1, "0::/a/one\n"), (2, &below)]);
+        let system = System::new("below", &[(1, "0::/a/one\n"), (2, below.as_str())]);
         let containers = system.containers();
         assert_eq!(containers.answer(1, "/ abcde\n"), "ok");
         let refused = containers.answer(2, "/ abcde\n");
