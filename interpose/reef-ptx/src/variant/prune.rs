@@ -1,5 +1,6 @@
 //! A module with one kernel and what it uses.
 
+use crate::text::cursor::words;
 use crate::text::edit::Edit;
 use crate::text::function::Function;
 use crate::text::module::{ItemKind, Module};
@@ -35,8 +36,18 @@ pub(super) fn prune(module: &Module<'_>, kernel: &Function<'_>, mut edit: Edit) 
 
 /// The directive without `debug`, which asks for the lines that are left out.
 fn target(directive: &str) -> String {
-    let directive = directive.split("//").next().unwrap_or(directive);
-    let options: Vec<_> =
-        directive.split(',').map(str::trim).filter(|option| *option != "debug").collect();
-    options.join(", ") + "\n"
+    let options: Vec<_> = words(directive).skip(1).filter(|option| *option != "debug").collect();
+    format!(".target {}\n", options.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_of_a_target_stay_but_for_debug() {
+        assert_eq!(target(".target\tsm_90a"), ".target sm_90a\n");
+        let lines = ".target sm_90, // two lines\n debug, texmode_unified";
+        assert_eq!(target(lines), ".target sm_90, texmode_unified\n");
+    }
 }
