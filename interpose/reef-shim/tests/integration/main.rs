@@ -9,6 +9,13 @@ mod ends;
 mod fake;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod image;
+/// Sizes, for the files of the library that [`pools`] has.
+#[allow(dead_code)] // the library uses more of them
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[path = "../../src/limit"]
+mod limit {
+    pub(crate) mod sizes;
+}
 mod loader;
 mod pools;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

@@ -294,7 +294,7 @@ impl Groups {
         Ok(Self { firsts, numbers, count: chosen.count })
     }
 
-    /// The same groups, in the order of their first rows.
+    /// Orders the groups by their first rows.
     fn by_first_rows(self, b: &mut Builder<'_>) -> Result<Self> {
         let first_of = taken(b, &self.firsts, &self.numbers, 0)?;
         let places = b.count(first_of.dims().to_vec())?;
