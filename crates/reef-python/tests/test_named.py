@@ -206,6 +206,7 @@ KINDS = {
     r"ids|tokens|past|present": lambda name: True,  # names in such a file; test_onnx.py chooses sizes by name
     r"reef_guest\.h": lambda name: (ROOT / "interpose/reef-shim/include" / name).exists(),
     r"bfloat16": lambda name: name in Path(PACKAGE / "python/reef/_network.py").read_text(),
+    r"fair-share": lambda name: name in reef.schedulers(),
     r"rt|be": lambda name: name in reef.guest._CLASSES.values(),
     r"…": lambda name: True,
 }
