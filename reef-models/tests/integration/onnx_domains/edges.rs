@@ -410,18 +410,3 @@ fn size_by_a_factor_is_rounded_as_by_onnx_runtime() {
         assert_eq!(network.outputs[0].spec.dims, [want], "{from} by {factor}");
     }
 }
-
-/// As a single, 0.4 less 0.1 is a little more than three times 0.1.
-#[test]
-fn number_of_steps_between_singles_is_that_of_onnx_runtime() {
-    let number = |name: &str, number: f32| stored(name, FLOAT, &[], &number.to_le_bytes());
-    let parts = [
-        number("from", 0.1),
-        number("to", 0.4),
-        number("by", 0.1),
-        node("Range", &["from", "to", "by"], "y", &[]),
-        open(12, "y", FLOAT, &["n"]),
-    ];
-    let made = network(&parts, &[]).unwrap().execute(&[]).unwrap();
-    assert_near(&made[0], &[0.1, 0.2, 0.3, 0.4]);
-}

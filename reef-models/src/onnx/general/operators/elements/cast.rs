@@ -160,18 +160,13 @@ fn range(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
             "data decide where numbers end that are not counted from 0 by 1: fix their end",
         ));
     }
-    let to = call.get(0)?.element();
-    // The difference is of the numbers' own type, as in ONNX Runtime: of singles it is rounded.
-    let length = match to {
-        Element::F32 => f64::from(limit as f32 - start as f32),
-        _ => limit - start,
-    };
-    let count = (length / delta).ceil();
+    let count = ((limit - start) / delta).ceil();
     if !count.is_finite() || count > reef_op::MAX_SIZE as f64 {
         return Err(format!("from {start} to {limit} by {delta}"));
     }
     let count = count.max(0.0) as usize;
     let _numbers = b.ledger.charge(8 * count as u64)?;
+    let to = call.get(0)?.element();
     let numbers = if to.is_float() {
         Array::F64((0..count).map(|i| start + i as f64 * delta).collect())
     } else {
