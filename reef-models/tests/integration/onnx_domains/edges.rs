@@ -410,3 +410,20 @@ fn size_by_a_factor_is_rounded_as_by_onnx_runtime() {
         assert_eq!(network.outputs[0].spec.dims, [want], "{from} by {factor}");
     }
 }
+
+/// As ONNX Runtime 1.32 has them: the difference of two singles is not rounded to one.
+#[test]
+fn number_of_steps_between_singles_is_that_of_onnx_runtime() {
+    let number = |name: &str, number: f32| stored(name, FLOAT, &[], &number.to_le_bytes());
+    for (from, to, by, want) in [(0.1, 0.4, 0.1, 3), (0.7, 3.9, 0.4, 9), (0.4, 1.0, 0.2, 3)] {
+        let parts = [
+            number("from", from),
+            number("to", to),
+            number("by", by),
+            node("Range", &["from", "to", "by"], "y", &[]),
+            open(12, "y", FLOAT, &["n"]),
+        ];
+        let made = network(&parts, &[]).unwrap().execute(&[]).unwrap();
+        assert_eq!(doubles(&made[0]).len(), want, "from {from} to {to} by {by}");
+    }
+}
