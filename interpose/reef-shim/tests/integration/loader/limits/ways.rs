@@ -53,6 +53,21 @@ fn fatbin(text: &[u8]) -> Vec<u8> {
     [head.map(u64::to_le_bytes).concat(), entries].concat()
 }
 
+/// Returns what a call does while another thread repeats a step.
+fn while_repeated<T>(step: impl Fn() + Sync, call: impl FnOnce() -> T) -> T {
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Relaxed) {
+                step();
+            }
+        });
+        let done = call();
+        is_over.store(true, Relaxed);
+        done
+    })
+}
+
 /// Passes on an error.
 macro_rules! must {
     ($code:expr) => {
@@ -302,21 +317,14 @@ impl Holder {
     fn overwritten(&self) -> u32 {
         let (driver, mut other) = (self.driver, 0_usize);
         must!(call!(driver, cuMemAlloc_v2(&raw mut other, 2 << 20)));
-        let (at, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
-        let code = std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while !is_over.load(Relaxed) {
-                    at.store(other, Relaxed);
-                }
-            });
+        let at = AtomicUsize::new(0);
+        let overwrite = || at.store(other, Relaxed);
+        must!(while_repeated(overwrite, || {
             while at.load(Relaxed) == 0 {
                 std::hint::spin_loop();
             }
-            let code = call!(driver, cuMemAlloc_v2(at.as_ptr(), PIECE));
-            is_over.store(true, Relaxed);
-            code
-        });
-        must!(code);
+            call!(driver, cuMemAlloc_v2(at.as_ptr(), PIECE))
+        }));
         call!(driver, cuMemFree_v2(other))
     }
 
@@ -326,22 +334,15 @@ impl Holder {
         let (driver, [mut other, mut pool]) = (self.driver, [0_usize; 2]);
         must!(call!(driver, cuMemAllocAsync(&raw mut other, 512, self.stream)));
         must!(call!(driver, cuMemPoolCreate(&raw mut pool, place(1).as_ptr())));
-        let (at, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
-        let code = std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while !is_over.load(Relaxed) {
-                    at.store(other, Relaxed);
-                }
-            });
+        let at = AtomicUsize::new(0);
+        let overwrite = || at.store(other, Relaxed);
+        must!(while_repeated(overwrite, || {
             while at.load(Relaxed) == 0 {
                 std::hint::spin_loop();
             }
             let to = at.as_ptr();
-            let code = call!(driver, cuMemAllocFromPoolAsync(to, PIECE, pool, self.stream));
-            is_over.store(true, Relaxed);
-            code
-        });
-        must!(code);
+            call!(driver, cuMemAllocFromPoolAsync(to, PIECE, pool, self.stream))
+        }));
         must!(call!(driver, cuMemFreeAsync(other, self.stream)));
         must!(call!(driver, cuStreamSynchronize(self.stream)));
         call!(driver, cuMemPoolDestroy(pool))
@@ -350,21 +351,14 @@ impl Holder {
     /// An executable graph whose handle another thread takes as soon as it is there.
     fn overwritten_graph(&self, graph: usize) -> u32 {
         let driver = self.driver;
-        let ([at, taken], is_over) = ([1, 1].map(AtomicUsize::new), AtomicBool::new(false));
-        let code = std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while !is_over.load(Relaxed) {
-                    match at.swap(1, Relaxed) {
-                        1 => {}
-                        exec => taken.store(exec, Relaxed),
-                    }
-                }
-            });
-            let code = call!(driver, cuGraphInstantiateWithFlags(at.as_ptr(), graph, 0));
-            is_over.store(true, Relaxed);
-            code
-        });
-        must!(code);
+        let [at, taken] = [1, 1].map(AtomicUsize::new);
+        let take = || match at.swap(1, Relaxed) {
+            1 => {}
+            exec => taken.store(exec, Relaxed),
+        };
+        must!(while_repeated(take, || {
+            call!(driver, cuGraphInstantiateWithFlags(at.as_ptr(), graph, 0))
+        }));
         let exec = taken.into_inner().max(at.into_inner());
         self.run(exec, false)
     }
@@ -378,15 +372,11 @@ impl Holder {
             assert_eq!(call!(fake, reef_fake_memory(&raw mut taken, &raw mut peak)), 0);
             taken
         };
-        let (words, is_over) = (place(1).map(AtomicU32::new), AtomicBool::new(false));
+        let words = place(1).map(AtomicU32::new);
+        let change = || [2, 1].into_iter().for_each(|location| words[2].store(location, Relaxed));
         let before = taken();
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while !is_over.load(Relaxed) {
-                    [2, 1].into_iter().for_each(|location| words[2].store(location, Relaxed));
-                }
-            });
-            let code = loop {
+        while_repeated(change, || {
+            loop {
                 let [mut pool, mut at] = [0_usize; 2];
                 let made = call!(driver, cuMemPoolCreate(&raw mut pool, words.as_ptr()));
                 let to = &raw mut at;
@@ -394,9 +384,7 @@ impl Holder {
                 if made != 0 || code != 0 || taken() > before {
                     break made.max(code);
                 }
-            };
-            is_over.store(true, Relaxed);
-            code
+            }
         })
     }
 
