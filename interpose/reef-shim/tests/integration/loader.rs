@@ -90,6 +90,15 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
+/// Returns the file that the C compiler makes of a text; none without a compiler that can.
+fn compiled(text: &str, to: PathBuf, options: &[&str]) -> Option<PathBuf> {
+    let source = to.with_extension("c");
+    std::fs::write(&source, text).unwrap();
+    let mut cc = Command::new("cc");
+    cc.args(options).arg("-o").arg(&to).arg(&source).arg("-ldl");
+    cc.output().is_ok_and(|built| built.status.success()).then_some(to)
+}
+
 /// A bind mount leaves the driver's file under another name, and the shim in its place.
 #[test]
 fn shim_mounted_over_the_driver_is_found_by_absolute_path() {
@@ -201,13 +210,9 @@ void *dlopen(const char *name, int flags) {
 #[test]
 fn driver_is_opened_in_a_program_with_a_malloc_of_its_own() {
     let folder = folder("sanitizer");
-    let (source, own) = (folder.join("own.c"), folder.join("libown.so"));
-    std::fs::write(&source, SANITIZER).unwrap();
-    let mut cc = Command::new("cc");
-    cc.args(["-shared", "-fPIC", "-o"]).arg(&own).arg(&source).arg("-ldl");
-    if !cc.output().is_ok_and(|built| built.status.success()) {
+    let Some(own) = compiled(SANITIZER, folder.join("libown.so"), &["-shared", "-fPIC"]) else {
         return processes::skip("no C compiler");
-    }
+    };
     let preloaded = PathBuf::from(format!("{}:{}", own.display(), library(SHIM).display()));
     let said = got("libcuda.so.1 2", &[("LD_PRELOAD", &preloaded)]);
     assert_eq!(said, format!("{SHIM} code 0"));
@@ -238,13 +243,10 @@ int main(void) {
 #[test]
 fn program_with_a_pointer_to_malloc_has_the_usual_one() {
     let folder = folder("pointer");
-    let (source, program) = (folder.join("pointer.c"), folder.join("pointer"));
-    std::fs::write(&source, POINTER).unwrap();
-    let mut cc = Command::new("cc");
-    cc.args(["-fno-pie", "-no-pie", "-rdynamic", "-o"]).arg(&program).arg(&source).arg("-ldl");
-    if !cc.output().is_ok_and(|built| built.status.success()) {
+    let options = ["-fno-pie", "-no-pie", "-rdynamic"];
+    let Some(program) = compiled(POINTER, folder.join("pointer"), &options) else {
         return processes::skip("no C compiler");
-    }
+    };
     let mut command = Command::new(&program);
     let output = command.env("LD_PRELOAD", library(SHIM)).env("REEF_CUDA", library(FAKE)).output();
     // By the program itself, and by the library.

@@ -1,6 +1,6 @@
 //! Many processes, static ones, and Python's.
 
-use super::folder;
+use super::{compiled, folder};
 use crate::common::graph::Graph;
 use crate::common::{self, Driver, FAKE, SHIM, call, library};
 use reef_guest::registry::Registry;
@@ -197,13 +197,10 @@ pub(super) fn skip(reason: &str) {
 #[test]
 fn a_static_program_runs_as_without_the_shim() {
     let folder = folder("static");
-    let (source, program) = (folder.join("program.c"), folder.join("program"));
-    std::fs::write(&source, "#include <stdio.h>\nint main(void) { puts(\"static\"); return 4; }\n")
-        .unwrap();
-    let built = Command::new("cc").arg("-static").arg(&source).arg("-o").arg(&program).output();
-    if !built.is_ok_and(|built| built.status.success()) {
+    let text = "#include <stdio.h>\nint main(void) { puts(\"static\"); return 4; }\n";
+    let Some(program) = compiled(text, folder.join("program"), &["-static"]) else {
         return skip("no C compiler that links statically");
-    }
+    };
     let output = piped(Command::new(&program).env("LD_PRELOAD", library(SHIM)));
     let output = wait(output, "the static program");
     assert_eq!((output.status.code(), &output.stdout[..]), (Some(4), &b"static\n"[..]));
