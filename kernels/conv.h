@@ -251,17 +251,17 @@ template <class Tile> class Finish {
     Four residual[EACH];
 };
 
+// `index`: which of the convolution's blocks this is.
 template <class Tile>
-__device__ __forceinline__ void convolve(reef::Turns &turns, const Conv &conv) {
+__device__ __forceinline__ void convolve(reef::Block &block, const Conv &conv, u32 index) {
     extern __shared__ __align__(128) char memory[];
     constexpr int STAGES = Tile::STAGES, STAGE_BYTES = Gather<Tile>::STAGE_BYTES;
     static_assert(!REEF_AMD || STAGES * STAGE_BYTES + 128 <= 64 << 10, "more than a workgroup has");
-    reef::Block block(turns, reef::AHEAD);
-    u32 rest = conv.by_output_tiles(block.index);
-    u32 first_output = (block.index - rest * conv.output_tiles) * Tile::OUTPUTS;
+    u32 rest = conv.by_output_tiles(index);
+    u32 first_output = (index - rest * conv.output_tiles) * Tile::OUTPUTS;
     u32 split = conv.by_pixel_tiles(rest);
     u32 first_pixel = (rest - split * conv.pixel_tiles) * Tile::PIXELS;
-    u32 tile = block.index - split * conv.output_tiles * conv.pixel_tiles;
+    u32 tile = index - split * conv.output_tiles * conv.pixel_tiles;
     u32 begin = split * conv.slabs / conv.splits, end = (split + 1) * conv.slabs / conv.splits;
 
     const typename Tile::Place slabs = Tile::place(memory);
@@ -309,7 +309,28 @@ __device__ __forceinline__ void convolve(reef::Turns &turns, const Conv &conv) {
     finish.write();
 }
 
-// A kernel for a tile: `body` is `convolve`, or that of warpgroups.
+template <class Tile> __device__ __forceinline__ void convolve_one(reef::Turns &turns, const Conv &conv) {
+    reef::Block block(turns, reef::AHEAD);
+    convolve<Tile>(block, conv, block.index);
+}
+
+// Convolutions that don't hang on each other, as one launch: `ConvGroupParams` in operators/params.rs. Blocks of the second begin
+// behind those of the first, and so on; where there is none they begin behind all.
+const u32 CONVS = 4;
+struct ConvGroup {
+    Conv of[CONVS];
+    u32 begins[CONVS];
+};
+
+template <class Tile> __device__ __forceinline__ void convolve_group(reef::Turns &turns, const ConvGroup &group) {
+    reef::Block block(turns, reef::AHEAD);
+    u32 which = 0;
+#pragma unroll
+    for (u32 n = 1; n < CONVS; n++) which += block.index >= group.begins[n];
+    convolve<Tile>(block, group.of[which], block.index - group.begins[which]);
+}
+
+// A kernel for a tile: `body` is `convolve_one`, or that of warpgroups.
 #define CONV_KERNEL(name, body, ...)                                    \
     typedef __VA_ARGS__ name##_tile;                                    \
     extern "C" __global__ void __launch_bounds__(name##_tile::THREADS,  \

@@ -12,11 +12,19 @@
 
 // A convolution with this tile of pixels and outputs, warps, and slabs under way.
 // The lists in operators/tiles/tile.rs say the same.
-#define CONV(name, ...) CONV_KERNEL(name, convolve, __VA_ARGS__)
+#define CONV(name, ...) CONV_KERNEL(name, convolve_one, __VA_ARGS__)
 #define CONV_WARPS(bm, bn, wm, wn, wk, stages)                           \
     CONV(conv_tf32_##bm##x##bn, Warps<Tf32, bm, bn, wm, wn, wk, stages>) \
     CONV(conv_rounded_##bm##x##bn, Warps<RoundedTf32, bm, bn, wm, wn, wk, stages>) \
     CONV(conv_f16_##bm##x##bn, Warps<F16, bm, bn, wm, wn, wk, stages>)
+// Up to `CONVS` convolutions by the tile of one of these.
+#define CONV_GROUP(family, bm, bn)                                                                \
+    extern "C" __global__ void __launch_bounds__(conv_##family##_##bm##x##bn##_tile::THREADS,      \
+                                                 conv_##family##_##bm##x##bn##_tile::BLOCKS)       \
+        convs_##family##_##bm##x##bn(reef::Guard guard, ConvGroup group) {                        \
+        REEF_EACH(turns, guard) convolve_group<conv_##family##_##bm##x##bn##_tile>(turns, group); \
+    }
+#define CONV_GROUPS(bm, bn) CONV_GROUP(tf32, bm, bn) CONV_GROUP(rounded, bm, bn) CONV_GROUP(f16, bm, bn)
 #define CONV_THREADS(bm, bn)                               \
     CONV(conv_fp32_##bm##x##bn, Threads<float, bm, bn, 2>) \
     CONV(conv_fp16_##bm##x##bn, Threads<Half, bm, bn, 2>)
@@ -25,6 +33,9 @@
 CONV_WARPS(32, 32, 1, 1, 4, 4)
 CONV_WARPS(64, 32, 2, 1, 4, 4)
 CONV_WARPS(64, 64, 2, 2, 2, 3)
+CONV_GROUPS(32, 32)
+CONV_GROUPS(64, 32)
+CONV_GROUP(f16, 64, 64) // of singles it would spill
 #endif
 CONV_THREADS(32, 32)
 #if REEF_AMD

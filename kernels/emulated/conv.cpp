@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 
 template <class Tile> static u32 check(const char *name) {
-    return check_by<Tile>([](reef::Turns &turns, const Conv &c) { convolve<Tile>(turns, c); }, name);
+    return check_by<Tile>([](reef::Turns &turns, const Conv &c) { convolve_one<Tile>(turns, c); }, name);
 }
 
 // Memory of which only what is touched is there.
@@ -44,7 +44,7 @@ static u32 check_widest() {
     reef::block_index = c.pixel_tiles - 1;
     run_block(Tile::THREADS, [&] {
         reef::Turns turns;
-        convolve<Tile>(turns, c);
+        convolve_one<Tile>(turns, c);
     });
     if (output[last] == want) return 0;
     return printf("widest input: [%u] is %g, not %g\n", last, output[last], want), 1;
@@ -86,6 +86,9 @@ int main(int, char **arguments) {
         failed += check<Warps<RoundedTf32, 64, 32, 2, 1, 4, 4>>("rounded 64x32") + check<Warps<F16, 64, 32, 2, 1, 4, 4>>("f16 64x32");
         failed += check<Warps<Tf32, 64, 64, 2, 2, 2, 3>>("tf32 64x64") + check<Warps<F16, 64, 64, 2, 2, 2, 3>>("f16 64x64");
         failed += check<Threads<float, 32, 32, 2>>("fp32 32x32");
+        failed += check_group<Warps<Tf32, 32, 32, 1, 1, 4, 4>>("several, tf32 32x32");
+        failed += check_group<Warps<RoundedTf32, 64, 32, 2, 1, 4, 4>>("several, rounded 64x32");
+        failed += check_group<Warps<F16, 64, 64, 2, 2, 2, 3>>("several, f16 64x64");
         failed += check<Quantized<Int8, Warps<F16, 32, 32, 1, 1, 4, 4>>>("f16 to int8 32x32");
         failed += check<Quantized<Int8, Warps<Int8Terms, 64, 32, 2, 1, 4, 4>>>("int8 64x32");
         failed += check<Quantized<Half, Warps<Int8Terms, 64, 64, 2, 2, 2, 3>>>("int8 to f16 64x64");
@@ -94,6 +97,6 @@ int main(int, char **arguments) {
         failed += check<Quantized<Half, Warps<Fp8Terms, 64, 32, 2, 1, 4, 4>>>("fp8 to f16 64x32");
     }
     failed += check_numbers();
-    printf("conv: %u of %u failed\n", failed, 13 * cases + 2);
+    printf("conv: %u of %u failed\n", failed, 16 * cases + 2);
     return failed > 0;
 }

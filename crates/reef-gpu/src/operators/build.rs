@@ -6,6 +6,7 @@
 //! take any layout.
 
 use super::convolution::build as convolution;
+use super::convolution::group;
 use super::convolution::quantized::{check, quantization};
 use super::element::Element;
 use super::site::BoundOp;
@@ -83,6 +84,18 @@ impl<V: Vendor> Operators for Gpu<V> {
             launches.extend(pointwise::activate(&bound.of_output(), &in_place(&op, function))?);
         }
         Ok(launches)
+    }
+
+    fn grouped_operators(&self, ops: &[(&Op, Rounded)]) -> Option<(usize, Scratch)> {
+        group::grouped(self, ops)
+    }
+
+    fn operator_group(&self, ops: &[(&Op, Operands<'_, Self>)]) -> Result<Vec<Launch<Self>>> {
+        if let Some(launch) = group::build(self, ops)? {
+            return Ok(vec![launch]);
+        }
+        let each = ops.iter().map(|(op, operands)| self.operator(op, operands));
+        Ok(each.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
     }
 
     fn packed_input(&self, op: &TensorOp) -> Option<PackedInput> {

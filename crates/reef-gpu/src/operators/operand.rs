@@ -56,6 +56,15 @@ impl Operand {
         self.storage + (first * step * self.bytes) as u64
     }
 
+    /// Returns whether their storages have bytes in common, and not as other channels of one.
+    pub(super) fn meets(&self, other: &Self) -> bool {
+        let bytes = |tensor: &Tensor| (tensor.storage_elements() * size_of::<f32>()) as u64;
+        let overlap = self.storage < other.storage + bytes(&other.tensor)
+            && other.storage < self.storage + bytes(&self.tensor);
+        let is_one = self.storage == other.storage;
+        overlap && !(is_one && self.tensor.has_other_channels(&other.tensor))
+    }
+
     /// Bytes of one element.
     pub(super) fn element_bytes(&self) -> usize {
         self.bytes

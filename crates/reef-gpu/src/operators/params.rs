@@ -97,6 +97,18 @@ pub(super) struct ConvParams {
     pub(super) unused: u32,
 }
 
+/// `CONVS` there: convolutions of a group at most.
+pub(super) const CONVS: usize = 4;
+
+/// `ConvGroup` there.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ConvGroupParams {
+    pub(super) of: [ConvParams; CONVS],
+    /// The first block of each.
+    pub(super) begins: [u32; CONVS],
+}
+
 /// The window's part of several structs.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
@@ -194,6 +206,9 @@ pub(super) struct LinearParams {
 
 // SAFETY: fields of 8 bytes stand before those of 4, of which there is an even number.
 unsafe impl Params for ConvParams {}
+// SAFETY: `repr(C)`; each `ConvParams` is a multiple of 8 bytes without padding, and the 4 words
+// behind them are 16 bytes.
+unsafe impl Params for ConvGroupParams {}
 // SAFETY: `repr(C)`; each `View` is a multiple of 8 bytes, fields of 8 bytes come next, then 14
 // words of 4.
 unsafe impl Params for ConvAnyParams {}
@@ -231,13 +246,14 @@ mod tests {
         let sizes = [
             size_of::<View>(),
             size_of::<ConvParams>(),
+            size_of::<ConvGroupParams>(),
             size_of::<ConvAnyParams>(),
             size_of::<PoolParams>(),
             size_of::<MapParams>(),
             size_of::<PointwiseParams>(),
             size_of::<LinearParams>(),
         ];
-        assert_eq!(sizes, [40, 216, 200, 128, 136, 168, 128]);
+        assert_eq!(sizes, [40, 216, 880, 200, 128, 136, 168, 128]);
     }
 
     #[test]

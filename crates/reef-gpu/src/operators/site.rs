@@ -69,6 +69,11 @@ impl<'a, V: Vendor> BoundOp<'a, V> {
         Self { rounded: self.rounded.within(allowed), ..self }
     }
 
+    /// Buffers that its launches keep alive.
+    pub(super) fn buffers(&self) -> &[Buffer<V>] {
+        &self.buffers
+    }
+
     /// View for a kernel that changes the output in its place.
     pub(super) fn of_output(&self) -> Self {
         Self { input: self.output, second: None, buffers: self.buffers.clone(), ..*self }

@@ -54,14 +54,36 @@ pub trait Operators: Device {
     /// what is read; `Unsupported` names an op that the device has no kernel for.
     fn operator(&self, op: &Op, operands: &Operands<'_, Self>) -> Result<Vec<Launch<Self>>>;
 
-    /// The launches of several operations, each as [`operator`](Self::operator) gives them. A
-    /// device of another machine makes them all in one round trip.
+    /// Returns the number of `ops`, from the first on, that are best run as one by
+    /// [`operator_group`](Self::operator_group), at least 2, and the scratch memory that these need
+    /// together. `None` is the default: each by itself. No operation reads or writes what another
+    /// writes. Next to each is what of its operands is rounded.
+    fn grouped_operators(&self, _ops: &[(&Op, Rounded)]) -> Option<(usize, Scratch)> {
+        None
+    }
+
+    /// The launches, in order, that compute several operations, none of whose outputs overlaps what
+    /// another reads or writes.
     ///
     /// # Errors
     ///
-    /// That of the first operation that has one.
-    fn operators(&self, ops: &[(&Op, Operands<'_, Self>)]) -> Result<Vec<Vec<Launch<Self>>>> {
-        ops.iter().map(|(op, operands)| self.operator(op, operands)).collect()
+    /// As [`operator`](Self::operator).
+    fn operator_group(&self, ops: &[(&Op, Operands<'_, Self>)]) -> Result<Vec<Launch<Self>>> {
+        let each = ops.iter().map(|(op, operands)| self.operator(op, operands));
+        Ok(each.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
+    }
+
+    /// The launches of several groups, each as [`operator_group`](Self::operator_group) gives them.
+    /// A device of another machine makes them all in one round trip.
+    ///
+    /// # Errors
+    ///
+    /// That of the first group that has one.
+    fn operator_groups(
+        &self,
+        groups: &[Vec<(&Op, Operands<'_, Self>)>],
+    ) -> Result<Vec<Vec<Launch<Self>>>> {
+        groups.iter().map(|ops| self.operator_group(ops)).collect()
     }
 
     /// Says that questions about these operations follow: a device of another machine answers them

@@ -83,6 +83,13 @@ impl Tensor {
         product([self.batch, self.of, self.height, self.width])
     }
 
+    /// Returns whether this and `other`, if they lie in one storage, are different channels of it.
+    pub fn has_other_channels(&self, other: &Self) -> bool {
+        let whole = |tensor: &Self| tensor.channels(0, tensor.of, tensor.of);
+        let is_before = |a: &Self, b: &Self| a.first.saturating_add(a.channels) <= b.first;
+        whole(self) == whole(other) && (is_before(self, other) || is_before(other, self))
+    }
+
     /// Checks that it has elements, lies inside its storage, and is within the size limits.
     ///
     /// # Errors

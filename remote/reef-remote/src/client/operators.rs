@@ -211,9 +211,13 @@ impl Operators for Remote {
         self.prepare(image(op, operands))
     }
 
-    fn operators(&self, ops: &[(&Op, Operands<'_, Self>)]) -> Result<Vec<Vec<Launch<Self>>>> {
-        let each = ops.iter().map(|(op, operands)| image(op, operands));
-        self.prepare_each(each).map_err(|(_, error)| error)
+    fn operator_groups(
+        &self,
+        groups: &[Vec<(&Op, Operands<'_, Self>)>],
+    ) -> Result<Vec<Vec<Launch<Self>>>> {
+        let each = groups.iter().flatten().map(|(op, operands)| image(op, operands));
+        let mut made = self.prepare_each(each).map_err(|(_, error)| error)?.into_iter();
+        Ok(groups.iter().map(|ops| made.by_ref().take(ops.len()).flatten().collect()).collect())
     }
 
     fn tensor_scratch(&self, op: &TensorOp) -> Scratch {

@@ -66,8 +66,20 @@ pub(in crate::operators) fn build<V: Vendor>(
 /// As measured if the device was asked to, and could; else as modelled.
 fn plan<V: Vendor>(gpu: &Gpu<V>, op: &Conv2d, gemm: &ImplicitGemm, rounded: Rounded) -> Plan {
     let op = &quantized::without_scales(&Conv2d { function: None, ..*op }); // no difference
+    let tiles = tiles(gpu, op, gemm, rounded);
+    let tuned = gpu.tuned().and_then(|plans| tuned_plan(plans, gpu, op, gemm, rounded, tiles).ok());
+    tuned.unwrap_or_else(|| Plan::new(tiles, &gemm.shape(op), gpu.facts()))
+}
+
+/// The tiles that the device has for `op` if these of its numbers are rounded.
+pub(super) fn tiles<V: Vendor>(
+    gpu: &Gpu<V>,
+    op: &Conv2d,
+    gemm: &ImplicitGemm,
+    rounded: Rounded,
+) -> &'static [Tile] {
     let on_groups = || is_rounded(family(gpu, op, gemm, rounded)) && gpu.groups().is_some();
-    let tiles: &[Tile] = match gpu.facts() {
+    match gpu.facts() {
         _ if quantized::family(op).is_some() => quantized::tiles(op, on_groups),
         facts if facts.tensor_cores && Element::of(gpu) != Element::F32 => {
             if on_groups() {
@@ -78,9 +90,7 @@ fn plan<V: Vendor>(gpu: &Gpu<V>, op: &Conv2d, gemm: &ImplicitGemm, rounded: Roun
         }
         Facts { wave: 64, .. } => &WAVES,
         _ => &THREADS,
-    };
-    let tuned = gpu.tuned().and_then(|plans| tuned_plan(plans, gpu, op, gemm, rounded, tiles).ok());
-    tuned.unwrap_or_else(|| Plan::new(tiles, &gemm.shape(op), gpu.facts()))
+    }
 }
 
 /// The launch of a convolution of each channel by itself; `None` if it is another, or there is no

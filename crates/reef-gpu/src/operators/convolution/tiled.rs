@@ -11,6 +11,7 @@ use crate::operators::map;
 use crate::operators::operand::Operand;
 use crate::operators::params::{ConvParams, Divisor, window};
 use crate::operators::site::BoundOp;
+use crate::operators::tiles::common::MAX_SPLIT_TILES;
 use crate::operators::tiles::slabs::{ImplicitGemm, Shape};
 use crate::operators::tiles::tile::{Body, Plan, Tile};
 use reef_core::{Error, Launch, Result};
@@ -19,7 +20,7 @@ use reef_op::{Conv2d, Scratch};
 
 /// Bytes at the start of the scratch memory that are zero between launches: a count for each tile
 /// of a split sum. There are fewer tiles, as two parts of each are blocks.
-const COUNTS: usize = 4096;
+pub(super) const COUNTS: usize = MAX_SPLIT_TILES * size_of::<u32>();
 
 /// Counts, partial sums, the converted input.
 pub(super) fn scratch_of<V: Vendor>(
@@ -50,11 +51,7 @@ pub(super) fn by_tiles<V: Vendor>(
     check_words(bound, op, gemm)?;
     let shape = gemm.shape(op);
     let need = scratch_of(bound.gpu, op, gemm, plan).bytes;
-    let memory = match bound.scratch {
-        _ if need == 0 => 0,
-        Some(storage) => storage.buffer.range(storage.offset, need)?,
-        None => return Err(Error::invalid(format!("{need} bytes of scratch memory needed"))),
-    };
+    let memory = scratch_memory(bound, need)?;
     let mut launches = Vec::new();
     let mut input = bound.input;
     if gemm.converts {
@@ -62,7 +59,8 @@ pub(super) fn by_tiles<V: Vendor>(
         input = Operand::at(at, gemm.tensor(&op.input), bound.element);
         launches.push(map::convert(bound, &bound.input, &input)?);
     }
-    let params = tile_params(bound, op, &input, plan, &shape, memory);
+    let parts = [memory, memory + COUNTS as u64];
+    let params = tile_params(bound, op, &input, plan, &shape, parts);
     let Tile { pixels, outputs, threads, body, .. } = plan.tile;
     let family = family(bound.gpu, op, gemm, bound.rounded);
     let name = format!("{}_{family}_{pixels}x{outputs}", body.prefix());
@@ -70,6 +68,15 @@ pub(super) fn by_tiles<V: Vendor>(
     let builds = builds(bound.gpu, body)?;
     launches.push(bound.launch_of(builds, &name, count, threads, plan.tile.shared(), &params)?);
     Ok(launches)
+}
+
+/// Address of this much scratch memory; 0 if none is needed.
+pub(super) fn scratch_memory<V: Vendor>(bound: &BoundOp<'_, V>, need: usize) -> Result<u64> {
+    match bound.scratch {
+        _ if need == 0 => Ok(0),
+        Some(storage) => storage.buffer.range(storage.offset, need),
+        None => Err(Error::invalid(format!("{need} bytes of scratch memory needed"))),
+    }
 }
 
 /// The loaded source of a tile's kernels.
@@ -129,13 +136,14 @@ fn activation(op: &Conv2d) -> ActivationParams {
     numbers.map_or(activation, |numbers| activation.counted_in(numbers.scale()))
 }
 
-fn tile_params<V: Vendor>(
+/// Parameters of a convolution. `parts`: addresses of its counts and of its parts of sums.
+pub(super) fn tile_params<V: Vendor>(
     bound: &BoundOp<'_, V>,
     op: &Conv2d,
     input: &Operand,
     plan: &Plan,
     shape: &Shape,
-    memory: u64,
+    [arrivals, partials]: [u64; 2],
 ) -> ConvParams {
     let output_tiles = shape.outputs.div_ceil(plan.tile.outputs) as u32;
     let pixel_tiles = shape.pixels.div_ceil(plan.tile.pixels) as u32;
@@ -151,8 +159,8 @@ fn tile_params<V: Vendor>(
         bias: bound.bias,
         residual: bound.second.map_or(0, |residual| residual.first()),
         output: bound.output.first(),
-        partials: memory + COUNTS as u64,
-        arrivals: memory,
+        partials,
+        arrivals,
         pixels: shape.pixels as u32,
         outputs: shape.outputs as u32,
         slabs: body.slabs(shape.slabs) as u32,

@@ -153,6 +153,11 @@ impl Tile {
         slabs.max(sums) as u32
     }
 
+    /// Returns whether a block of a device has the shared memory for it.
+    pub(super) fn has_room(&self, facts: &Facts) -> bool {
+        self.shared() + self.guard() <= facts.shared_per_block
+    }
+
     fn guard(&self) -> u32 {
         match self.body {
             Body::Network | Body::Quantized => GUARD,
@@ -160,7 +165,7 @@ impl Tile {
         }
     }
 
-    fn count(&self, shape: &Shape) -> usize {
+    pub(super) fn count(&self, shape: &Shape) -> usize {
         shape.pixels.div_ceil(self.pixels) * shape.outputs.div_ceil(self.outputs)
     }
 }
@@ -211,11 +216,11 @@ pub(in crate::operators) const WAVES: [Tile; 2] =
 /// warpgroups read, all up to the next 1024 bytes.
 const GUARD: u32 = 128;
 const GUARD_OF_GROUPS: u32 = 1024;
-const SPLITS: [usize; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
+pub(super) const SPLITS: [usize; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
 /// Maximum of blocks of a unit if sums are split.
 const MAX_SPLIT_BLOCKS: usize = 4;
 /// Maximum of bytes of partial sums.
-const MAX_PARTIALS: usize = 32 << 20;
+pub(super) const MAX_PARTIALS: usize = 32 << 20;
 
 /// Tile and parts of sums that a convolution is cut into.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -227,7 +232,7 @@ pub(in crate::operators) struct Plan {
 impl Plan {
     /// The fastest for a device, as far as the model knows. The first tile must fit any device.
     pub(in crate::operators) fn new(tiles: &[Tile], shape: &Shape, facts: &Facts) -> Self {
-        let micros = |plan: &Self| plan.micros(shape, units(facts));
+        let micros = |plan: &Self| plan.micros(shape, facts);
         let faster = |a: &Self, b: &Self| micros(a).total_cmp(&micros(b));
         let fastest = Self::candidates(tiles, shape, facts).min_by(faster);
         fastest.unwrap_or(Self { tile: tiles[0], splits: 1 })
@@ -239,23 +244,28 @@ impl Plan {
         shape: &Shape,
         facts: &Facts,
     ) -> impl Iterator<Item = Self> {
-        let has_room = |tile: &&Tile| tile.shared() + tile.guard() <= facts.shared_per_block;
+        let has_room = |tile: &&Tile| tile.has_room(facts);
         let plans = |&tile: &Tile| SPLITS.map(|splits| Self { tile, splits });
         let fits = |plan: &Self| plan.fits(shape, units(facts));
         tiles.iter().filter(has_room).flat_map(plans).filter(fits)
     }
 
-    fn fits(&self, shape: &Shape, units: usize) -> bool {
+    pub(super) fn fits(&self, shape: &Shape, units: usize) -> bool {
         self.splits == 1
             || self.splits * 2 <= self.tile.body.slabs(shape.slabs)
                 && self.splits * self.tile.count(shape) <= MAX_SPLIT_BLOCKS * units
                 && shape.partials(self.splits) <= MAX_PARTIALS
     }
 
-    fn micros(&self, shape: &Shape, units: usize) -> f64 {
+    /// Microseconds that it takes, as far as the model knows.
+    pub(in crate::operators) fn micros(&self, shape: &Shape, facts: &Facts) -> f64 {
+        self.micros_among(self.blocks(shape), shape, units(facts))
+    }
+
+    /// The same if its launch has this number of blocks in all.
+    pub(super) fn micros_among(&self, blocks: usize, shape: &Shape, units: usize) -> f64 {
         let body = self.tile.body;
-        let blocks = self.tile.count(shape) * self.splits;
-        let slabs = body.slabs(shape.slabs).div_ceil(self.splits) as f64 + body.slabs_around();
+        let slabs = self.slabs(shape) as f64 + body.slabs_around();
         let sums = (self.tile.pixels * self.tile.outputs) as f64 / 1024.0;
         let [once, each] = body.split();
         let split = if self.splits == 1 { 0.0 } else { once + each * self.splits as f64 * sums };
@@ -263,9 +273,18 @@ impl Plan {
         let slab = body.micros_of_slab([self.tile.latency, self.tile.work], blocks, units);
         factor * (slabs * slab + split) + fixed
     }
+
+    pub(in crate::operators) fn blocks(&self, shape: &Shape) -> usize {
+        self.tile.count(shape) * self.splits
+    }
+
+    /// Slabs of a part of a sum.
+    pub(super) fn slabs(&self, shape: &Shape) -> usize {
+        self.tile.body.slabs(shape.slabs).div_ceil(self.splits)
+    }
 }
 
-fn units(facts: &Facts) -> usize {
+pub(super) fn units(facts: &Facts) -> usize {
     facts.units.max(1) as usize
 }
 
