@@ -7,7 +7,8 @@
 //! inputs later launches have overwritten. This is safe here because a block that took effect never
 //! runs again, and because a launch starts only after the one before it has finished. So when a
 //! launch is stopped, everything before it is done and nothing after it has begun; the blocks that
-//! remain read the inputs of that launch, which live, and write the rest of its output.
+//! remain read the inputs of that launch, which live, and write the rest of its output. Steps that
+//! share a launch live at the same time, all of it.
 //!
 //! Bytes for one image that sharing saves (see `tests/integration/arena.rs`):
 //!
@@ -63,6 +64,17 @@ pub fn plan(graph: &ScheduleGraph) -> ArenaPlan {
     place(&bytes, lives(graph))
 }
 
+/// Places all activations of `graph`, whose steps run in the order of these groups: see
+/// [`order`](super::order). All storages of a group are in use all the time that it runs.
+pub(crate) fn plan_in_groups(graph: &ScheduleGraph, groups: &[Vec<usize>]) -> ArenaPlan {
+    let mut times = vec![0; graph.steps.len()];
+    for (time, group) in groups.iter().enumerate() {
+        group.iter().for_each(|&step| times[step] = time);
+    }
+    let bytes: Vec<usize> = graph.storages.iter().map(Storage::bytes).collect();
+    place(&bytes, lives_at(graph, |step| times[step]))
+}
+
 /// Places storages, given their bytes and the steps at which they hold something. Those with `None`
 /// get no place.
 /// The largest comes first, and each where it wastes least. If there are many long lives, this
@@ -100,11 +112,20 @@ pub fn private_bytes(graph: &ScheduleGraph) -> usize {
 ///
 /// If a step, or what is given, is of a storage that the graph does not have.
 pub fn lives(graph: &ScheduleGraph) -> Vec<Option<RangeInclusive<usize>>> {
+    lives_at(graph, |step| step)
+}
+
+/// As [`lives`], where each step runs at its time.
+fn lives_at(
+    graph: &ScheduleGraph,
+    time: impl Fn(usize) -> usize,
+) -> Vec<Option<RangeInclusive<usize>>> {
     let mut lives: Vec<Option<RangeInclusive<usize>>> = vec![None; graph.storages.len()];
     for (k, step) in graph.steps.iter().enumerate() {
+        let now = time(k);
         for storage in step.touches() {
-            let first = lives[storage].as_ref().map_or(k, |life| *life.start());
-            lives[storage] = Some(first..=k);
+            let life = lives[storage].clone().unwrap_or(now..=now);
+            lives[storage] = Some(now.min(*life.start())..=now.max(*life.end()));
         }
     }
     let own = graph.given.iter().copied().chain(graph.storage("output"));

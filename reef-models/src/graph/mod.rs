@@ -10,6 +10,7 @@
 pub mod arena;
 mod at_steps;
 pub(crate) mod hazard;
+pub(crate) mod order;
 pub(crate) mod problem;
 pub(crate) mod schedule;
 pub(crate) mod validate;

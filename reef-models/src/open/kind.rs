@@ -8,7 +8,7 @@ use crate::model::tensors::Tensors;
 use crate::program::model::ProgramModel;
 use crate::quantize::plan::plan_for;
 use crate::quantize::scales::Scales;
-use crate::run::memory::{scratch, tensor_scratch};
+use crate::run::memory::{launch_groups, scratch, tensor_scratch};
 use crate::run::rounded::rounded;
 use crate::tensors::groups::groups;
 use crate::tensors::model::TensorModel;
@@ -57,8 +57,10 @@ impl ModelKind {
         match self {
             Self::Image(model, _) => {
                 let model = plan_for(device, model, scales).unwrap_or_else(|_| model.clone());
-                let scratch = scratch(device, &model, &rounded(device, &model));
-                Some(arena::plan(model.graph()).bytes + scratch.bytes)
+                let rounded = rounded(device, &model);
+                let groups = launch_groups(device, &model, &rounded);
+                let scratch = scratch(device, &model, &rounded, &groups);
+                Some(arena::plan_in_groups(model.graph(), &groups).bytes + scratch.bytes)
             }
             Self::Tensors(model) => {
                 let steps = model.steps_on(device);

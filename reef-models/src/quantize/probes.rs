@@ -45,7 +45,7 @@ impl<D: Operators> Probes<D> {
     /// Makes an instance with weights of `source`.
     pub(crate) fn new(device: &D, model: &ImageModel, source: &impl Source) -> Result<Self> {
         let weights = PackedWeights::pack(device, model, source)?;
-        let network = Network::of_images(device, model, &weights)?;
+        let network = Network::one_by_one(device, model, &weights)?;
         let copies: Vec<_> = inner_storages(model)
             .filter_map(|at| Some((at, Op::ScaleShift(copy_of(model, at)?))))
             .collect();

@@ -2,22 +2,48 @@
 
 use crate::errors::error::{Error, Result};
 use crate::graph::arena::ArenaPlan;
+use crate::graph::order;
 use crate::model::image_model::ImageModel;
 use crate::model::ports::Ports;
 use crate::tensors::step::TensorStep;
 use reef_core::{Command, Copy, Fill};
 use reef_op::rounding::Rounded;
-use reef_op::{Operators, Scratch, Storage};
+use reef_op::{Op, Operators, Scratch, Storage};
 
-/// Scratch memory of a network's steps. They share it, so it is the largest step's. `rounded` has
+/// Steps of a network in the order of their launches, those together that share one. `rounded` has
 /// the numbers of each step that are rounded.
+pub(crate) fn launch_groups<D: Operators>(
+    device: &D,
+    model: &ImageModel,
+    rounded: &[Rounded],
+) -> Vec<Vec<usize>> {
+    let count = |steps: &[usize]| {
+        let grouped = device.grouped_operators(&ops(model, rounded, steps));
+        grouped.map_or(1, |(count, _)| count)
+    };
+    order::grouped(model.graph(), count)
+}
+
+/// The operations of these steps.
+fn ops<'a>(model: &'a ImageModel, rounded: &[Rounded], steps: &[usize]) -> Vec<(&'a Op, Rounded)> {
+    steps.iter().map(|&step| (&model.layers()[step].op, rounded[step])).collect()
+}
+
+/// Scratch memory of a network's launches. They share it, so it is that of the largest.
 pub(crate) fn scratch<D: Operators>(
     device: &D,
     model: &ImageModel,
     rounded: &[Rounded],
+    groups: &[Vec<usize>],
 ) -> Scratch {
-    let layers = model.layers().iter().zip(rounded);
-    let wanted = layers.map(|(layer, &rounded)| device.scratch(&layer.op, rounded));
+    let wanted = groups.iter().map(|steps| {
+        let ops = ops(model, rounded, steps);
+        let each = ops.iter().map(|&(op, rounded)| device.scratch(op, rounded));
+        match device.grouped_operators(&ops) {
+            Some((_, scratch)) => scratch,
+            None => each.fold(Scratch::default(), Scratch::max),
+        }
+    });
     wanted.fold(Scratch::default(), Scratch::max)
 }
 

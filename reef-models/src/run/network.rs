@@ -10,11 +10,12 @@
 
 use super::constants::{PackedWeights, TensorWeights};
 use super::launch_name::{LaunchName, launch_names, names_of_steps};
-use super::memory::{InstanceRegion, Memory, scratch, tensor_scratch};
+use super::memory::{InstanceRegion, Memory, launch_groups, scratch, tensor_scratch};
 use super::rounded::rounded;
 use crate::errors::error::{Error, Result};
 use crate::files::profile::Profiles;
 use crate::graph::arena::{self, ArenaPlan};
+use crate::graph::order;
 use crate::graph::schedule::Step;
 use crate::model::image_model::ImageModel;
 use crate::model::ports::Ports;
@@ -75,22 +76,53 @@ impl<D: Operators> Network<D> {
         model: &ImageModel,
         weights: &Arc<PackedWeights<D>>,
     ) -> Result<Self> {
+        let rounded = rounded(device, model);
+        let groups = launch_groups(device, model, &rounded);
+        Self::of_groups(device, model, weights, (&rounded, &groups))
+    }
+
+    /// As [`of_images`](Self::of_images), with launches of their own for each step, in their order.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`of_images`](Self::of_images).
+    pub(crate) fn one_by_one(
+        device: &D,
+        model: &ImageModel,
+        weights: &Arc<PackedWeights<D>>,
+    ) -> Result<Self> {
+        let groups = order::one_by_one(model.graph());
+        Self::of_groups(device, model, weights, (&rounded(device, model), &groups))
+    }
+
+    /// With what is rounded of each step, and the steps in the order of their launches.
+    fn of_groups(
+        device: &D,
+        model: &ImageModel,
+        weights: &Arc<PackedWeights<D>>,
+        (rounded, groups): (&[Rounded], &[Vec<usize>]),
+    ) -> Result<Self> {
         let (given, want) = (weights.constants.len(), model.layers().len());
         if given != want {
             return Err(Error::Length { what: "packed steps".into(), given, want });
         }
+        let graph = model.graph();
         let ports = [model.input_port(), model.output_port()].map(|port| Ports::new([port]));
-        let plan = arena::plan(model.graph());
-        let rounded = rounded(device, model);
-        let memory = Memory::alloc(device, plan, ports, scratch(device, model, &rounded))?;
+        let plan = arena::plan_in_groups(graph, groups);
+        let memory = Memory::alloc(device, plan, ports, scratch(device, model, rounded, groups))?;
+        let mut ops = Vec::with_capacity(groups.len());
+        for group in groups {
+            let of = group.iter().map(|&step| {
+                let constants = weights.constants[step].as_ref();
+                let operands = operands(&memory, &graph.steps[step], constants, rounded[step])?;
+                Ok((&model.layers()[step].op, operands))
+            });
+            ops.push(of.collect::<Result<Vec<_>>>()?);
+        }
         let (mut launches, mut names) = (Vec::new(), Vec::new());
-        let steps = model.graph().steps.iter().zip(model.layers()).zip(&weights.constants);
-        let ops = steps.zip(rounded).map(|(((step, layer), constants), rounded)| {
-            Ok((&layer.op, operands(&memory, step, constants.as_ref(), rounded)?))
-        });
-        let made = device.operators(&ops.collect::<Result<Vec<_>>>()?)?;
-        for (step, made) in model.graph().steps.iter().zip(made) {
-            names.extend(launch_names(&step.name, made.len()));
+        for (group, made) in groups.iter().zip(device.operator_groups(&ops)?) {
+            let steps: Vec<_> = group.iter().map(|&step| graph.steps[step].name.as_str()).collect();
+            names.extend(launch_names(&steps.join("+"), made.len()));
             launches.extend(made);
         }
         let network = Self::of_launches(device, memory, launches, names);

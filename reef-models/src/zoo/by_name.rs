@@ -70,6 +70,63 @@ pub(crate) fn build(name: &str, input_size: Option<usize>, batch: usize) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::graph::order::grouped;
+    use crate::model::image_model::Layer;
+    use reef_op::Op;
+
+    /// Names of the steps of each launch of a network, if convolutions of one depth share one.
+    fn launches(name: &str) -> Vec<Vec<String>> {
+        let model = build(name, None, 1).unwrap();
+        let steps = &model.graph().steps;
+        let is_conv = |step: &&usize| matches!(model.layers()[**step].op, Op::Conv2d(_));
+        let groups = grouped(model.graph(), |some| some.iter().take_while(is_conv).count().max(1));
+        let mut written = vec![false; model.graph().storages.len()];
+        model.graph().given.iter().for_each(|&given| written[given] = true);
+        for group in &groups {
+            let mut reads = group.iter().flat_map(|&step| &steps[step].reads);
+            assert!(reads.all(|&read| written[read]), "{group:?}");
+            group.iter().for_each(|&step| written[steps[step].writes] = true);
+        }
+        let name = |&step: &usize| steps[step].name.clone();
+        groups.iter().map(|group| group.iter().map(name).collect()).collect()
+    }
+
+    /// Launches of convolutions, and convolutions.
+    fn convolutions(name: &str) -> [usize; 2] {
+        let model = build(name, None, 1).unwrap();
+        let launches = launches(name);
+        let all: usize = launches.iter().map(Vec::len).sum();
+        assert_eq!(all, model.layers().len(), "{name}: each step once");
+        let is_other = |layer: &&Layer| !matches!(layer.op, Op::Conv2d(_));
+        let others = model.layers().iter().filter(is_other).count();
+        [launches.len() - others, all - others]
+    }
+
+    #[test]
+    fn convolutions_of_one_depth_share_launches() {
+        assert_eq!(convolutions("inception_v3"), [47, 94]);
+        assert_eq!(convolutions("resnet50"), [49, 53]);
+        assert_eq!(convolutions("resnet18"), [17, 20]);
+        assert_eq!(convolutions("vgg19"), [16, 16]);
+        assert_eq!(convolutions("densenet121"), [120, 120]);
+    }
+
+    #[test]
+    fn branches_of_inception_come_by_depth() {
+        let launches = launches("inception_v3");
+        let first = |name: &str| launches.iter().position(|group| group[0] == name).unwrap();
+        let at = first("Mixed_5b.branch1x1.conv");
+        let block = [
+            &["branch1x1.conv", "branch5x5_1.conv", "branch3x3dbl_1.conv"][..],
+            &["avg_pool"],
+            &["branch5x5_2.conv", "branch3x3dbl_2.conv", "branch_pool.conv"],
+            &["branch3x3dbl_3.conv"],
+        ];
+        for (group, want) in launches[at..].iter().zip(block) {
+            let want: Vec<_> = want.iter().map(|name| format!("Mixed_5b.{name}")).collect();
+            assert_eq!(*group, want);
+        }
+    }
 
     #[test]
     fn built_graphs_satisfy_what_loaded_ones_do() {
