@@ -9,6 +9,7 @@
 use super::build::tiles;
 use super::quantized;
 use super::tiled::{COUNTS, family, scratch_memory, tile_params};
+use crate::code::guard::MAX_BLOCKS;
 use crate::gpu::Gpu;
 use crate::hal::calls::Vendor;
 use crate::operators::element::{Element, has_tensor_cores};
@@ -21,9 +22,6 @@ use crate::operators::tiles::tile::{Body, Plan, Tile};
 use reef_core::{Error, Launch, Result};
 use reef_op::rounding::Rounded;
 use reef_op::{Conv2d, Op, Operands, Operators, Scratch};
-
-/// Blocks that a guarded launch counts: `INDEX_MASK` in kernels/reef.h.
-const MAX_BLOCKS: usize = 1 << 30;
 
 /// A convolution that may share a launch.
 #[derive(Debug, Clone, Copy)]
@@ -86,7 +84,7 @@ fn common<V: Vendor>(gpu: &Gpu<V>, members: &[Member<'_>]) -> Option<Common> {
     let shapes: Vec<Shape> = members.iter().map(|member| member.shape).collect();
     let common = Common::new(&members.first()?.common_tiles(), &shapes, gpu.facts())?;
     let blocks: usize = common.plans.iter().zip(&shapes).map(|(p, shape)| p.blocks(shape)).sum();
-    (blocks < MAX_BLOCKS).then_some(common)
+    (blocks <= MAX_BLOCKS as usize).then_some(common)
 }
 
 /// Microseconds that one launch takes less than each by itself, as far as the model knows, and the
@@ -183,4 +181,209 @@ fn check_apart<V: Vendor>(bound: &[BoundOp<'_, V>]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hal::fake::Fake;
+    use crate::hal::options::{Options, Precision};
+    use crate::operators::pack;
+    use crate::operators::tiles::tile::WARPS;
+    use reef_core::Device;
+    use reef_op::{Layout, Storage, Tensor, Window};
+
+    /// Bytes from one storage of these tests to the next.
+    const APART: usize = 1 << 20;
+    /// Words of the parameters of one convolution.
+    const WORDS: usize = size_of::<ConvParams>() / 8;
+
+    fn gpu(precision: Precision) -> Gpu<Fake> {
+        let options = Options { precision: Some(precision), ..Options::default() };
+        Gpu::new(Fake::with_tensor_cores(132), options).unwrap()
+    }
+
+    fn native(channels: usize, side: usize) -> Tensor {
+        Tensor::new(Layout::Native, [1, channels, side, side])
+    }
+
+    /// A convolution by a square window that keeps rows and columns.
+    fn conv(size: usize, input: Tensor, output: Tensor) -> Conv2d {
+        let window = Window { size: [size; 2], stride: [1; 2], padding: [size / 2; 2] };
+        let (groups, residual, relu, function) = (1, false, true, None);
+        Conv2d { input, output, window, groups, residual, relu, function }
+    }
+
+    /// First convolutions of the branches of an Inception block.
+    fn branches() -> Vec<Op> {
+        let of = |outputs| Op::Conv2d(conv(1, native(768, 17), native(outputs, 17)));
+        [192, 128, 128].map(of).to_vec()
+    }
+
+    /// Number of `ops` that are best one launch, and its scratch memory.
+    fn counted(gpu: &Gpu<Fake>, ops: &[(Op, Rounded)]) -> Option<(usize, Scratch)> {
+        let ops: Vec<_> = ops.iter().map(|(op, rounded)| (op, *rounded)).collect();
+        gpu.grouped_operators(&ops)
+    }
+
+    fn unrounded(ops: &[Op]) -> Vec<(Op, Rounded)> {
+        ops.iter().map(|op| (*op, Rounded::default())).collect()
+    }
+
+    /// Launches of `ops` from the storage at 0 to those at these offsets.
+    fn built(gpu: &Gpu<Fake>, ops: &[Op], outputs: &[usize]) -> Result<Vec<Launch<Gpu<Fake>>>> {
+        let bytes = |op: &Op| pack::layout(op, Element::of(gpu)).unwrap()[1];
+        let constants: Vec<_> = ops.iter().map(|op| gpu.alloc(bytes(op)).unwrap()).collect();
+        let memory = gpu.alloc(8 * APART).unwrap();
+        let scratch = gpu.alloc(32 << 20).unwrap();
+        let operands = |output: usize, constants| Operands {
+            input: Storage { buffer: &memory, offset: 0 },
+            residual: None,
+            output: Storage { buffer: &memory, offset: output },
+            constants: Some(constants),
+            scratch: Some(Storage { buffer: &scratch, offset: 0 }),
+            rounded: Rounded::default(),
+        };
+        let each = ops.iter().zip(outputs).zip(&constants);
+        let group: Vec<(&Op, Operands<'_, Gpu<Fake>>)> =
+            each.map(|((op, &output), constants)| (op, operands(output, constants))).collect();
+        gpu.operator_group(&group)
+    }
+
+    /// The first block of each convolution, as the kernel finds them.
+    fn begins(launch: &Launch<Gpu<Fake>>) -> Vec<u32> {
+        let words = &launch.kernel().bound()[CONVS * WORDS..];
+        words.iter().flat_map(|word| [*word as u32, (*word >> 32) as u32]).collect()
+    }
+
+    #[test]
+    fn branches_are_one_launch_whose_blocks_find_theirs() {
+        let gpu = gpu(Precision::Fp16);
+        let ops = branches();
+        assert_eq!(counted(&gpu, &unrounded(&ops)), Some((3, Scratch::default())));
+        let launches = built(&gpu, &ops, &[APART, 2 * APART, 3 * APART]).unwrap();
+        let [launch] = &launches[..] else { panic!("{}", launches.len()) };
+        assert_eq!(launch.kernel().name(), "convs_f16_32x32");
+        assert_eq!(launch.blocks(), 10 * (6 + 4 + 4));
+        let begins = begins(launch);
+        assert_eq!(begins, [0, 60, 100, u32::MAX]);
+        let mut found = [0; CONVS];
+        for block in 0..launch.blocks() {
+            let which = begins[1..].iter().filter(|&&begin| block >= begin).count();
+            assert_eq!(block - begins[which], found[which], "{block}");
+            found[which] += 1;
+        }
+        assert_eq!(found, [60, 40, 40, 0]);
+    }
+
+    #[test]
+    fn a_launch_has_four_convolutions_at_most() {
+        let gpu = gpu(Precision::Fp16);
+        let ops = [branches(), branches()].concat();
+        assert_eq!(counted(&gpu, &unrounded(&ops)).unwrap().0, CONVS);
+        assert!(counted(&gpu, &unrounded(&ops[..1])).is_none());
+        let outputs: Vec<_> = (1..=ops.len()).map(|at| at * APART).collect();
+        let launches = built(&gpu, &ops, &outputs).unwrap();
+        let names: Vec<_> = launches.iter().map(|launch| launch.kernel().name()).collect();
+        assert_eq!(names, ["conv_f16_32x32"; 6], "more than were counted");
+    }
+
+    #[test]
+    fn others_are_launched_by_themselves() {
+        let gpu = gpu(Precision::Fp16);
+        let one = conv(1, native(768, 17), native(192, 17));
+        let planes = Tensor { layout: Layout::Nchw, ..one.input };
+        let few = native(30, 17);
+        let others = [
+            Conv2d { residual: true, ..one },
+            Conv2d { groups: 2, ..one },
+            Conv2d { input: planes, ..one },
+            Conv2d { output: few, relu: false, function: Some(reef_op::Function::Swish), ..one },
+        ];
+        for other in others.map(Op::Conv2d) {
+            let pair = unrounded(&[Op::Conv2d(one), other]);
+            assert!(counted(&gpu, &pair).is_none(), "{other:?}");
+        }
+        let three = unrounded(&[Op::Conv2d(one), Op::Conv2d(one), Op::Conv2d(others[0])]);
+        assert_eq!(counted(&gpu, &three).unwrap().0, 2);
+        let pair = unrounded(&branches()[..2]);
+        let plain = Gpu::new(Fake::default(), Options::default()).unwrap();
+        assert!(counted(&plain, &pair).is_none(), "no tensor cores");
+        let full = Options { precision: Some(Precision::Fp32), ..Options::default() };
+        let full = Gpu::new(Fake::with_tensor_cores(132), full).unwrap();
+        assert!(counted(&full, &pair).is_none(), "none are asked");
+    }
+
+    /// Kernels that round what they read are others than those for rounded numbers.
+    #[test]
+    fn convolutions_of_other_kernels_are_not_in_the_launch() {
+        let gpu = gpu(Precision::Tf32);
+        let [a, b, _] = branches()[..] else { panic!() };
+        let rounded = Rounded { input: true, output: false };
+        let pair = |of: [Rounded; 2]| counted(&gpu, &[(a, of[0]), (b, of[1])]).map(|(n, _)| n);
+        assert_eq!(pair([Rounded::default(); 2]), Some(2));
+        assert_eq!(pair([rounded; 2]), Some(2));
+        assert_eq!(pair([rounded, Rounded::default()]), None);
+    }
+
+    #[test]
+    fn split_sums_have_parts_of_their_own() {
+        let gpu = gpu(Precision::Fp16);
+        let long = Op::Conv2d(conv(3, native(448, 8), native(384, 8)));
+        let ops = [Op::Conv2d(conv(1, native(1152, 8), native(384, 8))), long, long];
+        let (count, scratch) = counted(&gpu, &unrounded(&ops)).unwrap();
+        assert_eq!((count, scratch.zeroed), (3, COUNTS));
+        let launches = built(&gpu, &ops, &[APART, 2 * APART, 3 * APART]).unwrap();
+        let [launch] = &launches[..] else { panic!("{}", launches.len()) };
+        let words = launch.kernel().bound();
+        let (mut counts, mut partials, mut split) = (None, None, 0);
+        for of in words[..ops.len() * WORDS].chunks(WORDS) {
+            let (splits, tiles) = (of[8] >> 32, u64::from(of[11] as u32) * (of[11] >> 32));
+            if splits == 1 {
+                continue;
+            }
+            assert_eq!(of[6], counts.unwrap_or(of[6]), "behind those of the one before");
+            assert_eq!(of[5], partials.unwrap_or(of[6] + COUNTS as u64));
+            counts = Some(of[6] + 4 * tiles);
+            partials = Some(of[5] + splits * 64 * 384 * 4);
+            split += 1;
+        }
+        assert!(split >= 2, "{split}");
+        let first = words.chunks(WORDS).find(|of| of[8] >> 32 > 1).unwrap()[6];
+        assert_eq!(partials.unwrap(), first + scratch.bytes as u64, "and no byte more");
+    }
+
+    #[test]
+    fn outputs_that_overlap_are_invalid() {
+        let gpu = gpu(Precision::Fp16);
+        let ops = branches();
+        for outputs in [[APART, APART + 64, 3 * APART], [APART, 2 * APART, 64]] {
+            let refused = built(&gpu, &ops, &outputs).unwrap_err();
+            assert!(matches!(refused, Error::Invalid(_)), "{refused}");
+        }
+        let part = |first| native(64, 17).channels(first, 64, 256);
+        let ops = [0, 64, 128].map(|first| Op::Conv2d(conv(1, native(768, 17), part(first))));
+        assert_eq!(built(&gpu, &ops, &[APART; 3]).unwrap().len(), 1, "channels of one storage");
+    }
+
+    /// Names in the source are those that launches ask for.
+    #[test]
+    fn common_tiles_are_those_of_their_source() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../kernels/network.cu");
+        let Ok(source) = std::fs::read_to_string(path) else {
+            return reef_conformance::skip(&format!("no {path}"));
+        };
+        let op = conv(1, native(768, 17), native(192, 17));
+        let shape = Shape { pixels: 289, outputs: 192, slabs: 6 };
+        let tiles = |family| Member { op: &op, shape, family, tiles: &WARPS }.common_tiles();
+        for (family, count) in [("f16", 3), ("rounded", 2), ("tf32", 2)] {
+            let tiles = tiles(family);
+            assert_eq!(tiles.len(), count, "{family}");
+            for Tile { pixels, outputs, .. } in tiles {
+                let all = format!("\nCONV_GROUPS({pixels}, {outputs})");
+                let one = format!("\nCONV_GROUP({family}, {pixels}, {outputs})");
+                assert!(source.contains(&all) || source.contains(&one), "{family} {one}");
+            }
+        }
+    }
 }
