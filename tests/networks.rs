@@ -142,6 +142,7 @@ mod cuda {
         the_toy_adds_then_multiplies("");
         a_lost_launch_is_found("");
         networks_can_be_preempted_at_every_launch("");
+        branches_can_be_preempted_at_every_launch("");
         graphs_give_what_launches_give("");
         graphs_that_start_early_give_what_launches_give("");
         every_scheduler_leaves_every_network_as_it_is("");
@@ -164,6 +165,7 @@ mod cuda {
             what_is_no_number_stays_none("precision=fp16", 2e-3);
             means_of_large_images_are_exact("precision=fp16", 1e-3);
             networks_can_be_preempted_at_every_launch("precision=fp16");
+            branches_can_be_preempted_at_every_launch("precision=fp16");
             graphs_that_start_early_give_what_launches_give("precision=fp16");
             kinds_agree("precision=fp16", 100);
             layers_agree("precision=fp16", 2e-3);

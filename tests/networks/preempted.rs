@@ -91,6 +91,15 @@ pub(crate) fn networks_can_be_preempted_at_every_launch<D: Operators>(device: &D
     replay(device, "resnet152", 64, 7);
 }
 
+/// A launch of several convolutions, as Inception's branches share, is stopped like any other.
+#[cfg(feature = "cuda")]
+pub(crate) fn branches_can_be_preempted_at_every_launch<D: Operators>(device: &D) {
+    let network = Subject::load(device, "inception_v3", 96).network;
+    let shared = network.step_names().iter().filter(|name| name.step.contains('+')).count();
+    println!("{shared} launches of several convolutions"); // none without tensor cores
+    replay(device, "inception_v3", 96, 1);
+}
+
 /// A network in graphs is the same as launch by launch, and can be preempted anywhere.
 #[cfg(feature = "cuda")]
 pub(crate) fn graphs_give_what_launches_give<D: Operators>(device: &D) {

@@ -88,6 +88,11 @@ template <class Tile> __device__ __forceinline__ void convolve_as(const Conv &co
 STUBS(32, 32)
 STUBS(64, 32)
 STUBS(64, 64)
+#define GROUP_STUB(family, bm, bn) extern "C" __global__ void convs_##family##_##bm##x##bn(reef::Guard guard, ConvGroup group) {}
+#define GROUP_STUBS(bm, bn) GROUP_STUB(tf32, bm, bn) GROUP_STUB(rounded, bm, bn) GROUP_STUB(f16, bm, bn)
+GROUP_STUBS(32, 32)
+GROUP_STUBS(64, 32)
+GROUP_STUB(f16, 64, 64)
 #endif
 
 // A launch that doesn't wait when it begins waits when it has written, whichever way its blocks go: it ends behind the one before.
