@@ -314,7 +314,7 @@ template <class Tile> __device__ __forceinline__ void convolve_one(reef::Turns &
     convolve<Tile>(block, conv, block.index);
 }
 
-// Convolutions that don't hang on each other, as one launch: `ConvGroupParams` in operators/params.rs. Blocks of the second begin
+// Convolutions that don't depend on each other, as one launch: `ConvGroupParams` in operators/params.rs. Blocks of the second begin
 // behind those of the first, and so on; where there is none they begin behind all.
 const u32 CONVS = 4;
 struct ConvGroup {

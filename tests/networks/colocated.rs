@@ -101,7 +101,8 @@ pub(crate) fn narrow_queues_change_no_network<D: Operators>(device: &D) {
     let rt = Subject::load(device, "resnet18", 64);
     let once = (0..3).map(|_| time_alone(device, &rt.stage(0))).min().expect("three");
     let times = TASK.div_duration_f64(once).ceil() as usize;
-    let be = [Subject::load(device, "densenet121", 64)];
+    let be = [("densenet121", 64), ("inception_v3", 96)];
+    let be = be.map(|(name, size)| Subject::load(device, name, size));
     let stats = run_colocated_tasks(device, Box::new(Reef::default()), &rt, &be, 20, times);
     assert!(matches!(device.colocation(), Colocation::Capped(_)));
     assert!(stats.padded_launches > 0, "{stats:?}");

@@ -7,8 +7,8 @@
 //! inputs later launches have overwritten. This is safe here because a block that took effect never
 //! runs again, and because a launch starts only after the one before it has finished. So when a
 //! launch is stopped, everything before it is done and nothing after it has begun; the blocks that
-//! remain read the inputs of that launch, which live, and write the rest of its output. Steps that
-//! share a launch live at the same time, all of it.
+//! remain read the inputs of that launch, which live, and write the rest of its output. Storages of
+//! steps that share a launch are in use all the time that it runs.
 //!
 //! Bytes for one image that sharing saves (see `tests/integration/arena.rs`):
 //!

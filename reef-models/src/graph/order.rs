@@ -1,7 +1,7 @@
 //! Order in which the steps of a graph are launched, and which of them share a launch.
 //!
-//! A step's *depth* is the length of the longest chain of steps that it must come behind, so steps of
-//! one depth don't hang on each other. Branches are taken by depth: first the first steps of all,
+//! A step's *depth* is the length of the longest chain of steps that it must come behind. Steps of
+//! one depth don't depend on each other. Branches are launched by depth: the first steps of all,
 //! then the second ones. So steps that can share a launch are neighbours. A graph none of whose
 //! steps do keeps its order, which takes less memory.
 

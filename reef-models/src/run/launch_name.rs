@@ -5,7 +5,7 @@ use std::collections::HashMap;
 /// Name of a launch in traces and profiles.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaunchName {
-    /// Name of the step that it belongs to, or of all steps that share the launch, with `+` between.
+    /// Name of the step that it belongs to; of several that share the launch, with `+` between.
     pub step: String,
     /// Its own: the step's, with `/0`, `/1` and so on if the step takes several launches.
     pub launch: String,

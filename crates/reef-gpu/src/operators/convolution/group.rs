@@ -1,10 +1,10 @@
 //! Several convolutions as one launch: one by one they leave most of a large GPU idle, and each
 //! waits for the one before.
 //!
-//! Blocks find their convolution by their number: `ConvGroup` in kernels/conv.h. Convolutions have a
-//! launch in common if their kernels differ by the tile alone, which is then chosen for all of them
-//! (`tiles::common`). They don't convert their input and add no residual. Parts of split sums follow
-//! one another in scratch memory.
+//! Blocks find their convolution by their number: `ConvGroup` in kernels/conv.h. Convolutions share
+//! a launch if their kernels differ by the tile alone, which is then chosen for all of them
+//! (`tiles::common`). They don't convert their input and add no residual. Parts of split sums lie
+//! one after the other in scratch memory.
 
 use super::build::tiles;
 use super::quantized;
@@ -16,7 +16,7 @@ use crate::operators::element::{Element, has_tensor_cores};
 use crate::operators::operand::{check_window, is_in_fours};
 use crate::operators::params::{CONVS, ConvGroupParams, ConvParams};
 use crate::operators::site::BoundOp;
-use crate::operators::tiles::common::Common;
+use crate::operators::tiles::common::CommonTile;
 use crate::operators::tiles::slabs::{ImplicitGemm, Shape};
 use crate::operators::tiles::tile::{Body, Plan, Tile};
 use reef_core::{Error, Launch, Result};
@@ -64,7 +64,7 @@ impl<'a> Member<'a> {
     }
 }
 
-/// Those of `ops`, from the first on, whose kernels are alike.
+/// Members that `ops` are, from the first on, as long as their kernels are alike.
 fn members<'a, V: Vendor>(
     gpu: &Gpu<V>,
     ops: impl Iterator<Item = (&'a Op, Rounded)>,
@@ -80,16 +80,16 @@ fn members<'a, V: Vendor>(
 }
 
 /// Plans of `members` as one launch, if they have one.
-fn common<V: Vendor>(gpu: &Gpu<V>, members: &[Member<'_>]) -> Option<Common> {
+fn common<V: Vendor>(gpu: &Gpu<V>, members: &[Member<'_>]) -> Option<CommonTile> {
     let shapes: Vec<Shape> = members.iter().map(|member| member.shape).collect();
-    let common = Common::new(&members.first()?.common_tiles(), &shapes, gpu.facts())?;
+    let common = CommonTile::new(&members.first()?.common_tiles(), &shapes, gpu.facts())?;
     let blocks: usize = common.plans.iter().zip(&shapes).map(|(p, shape)| p.blocks(shape)).sum();
     (blocks <= MAX_BLOCKS as usize).then_some(common)
 }
 
 /// Microseconds that one launch takes less than each by itself, as far as the model knows, and the
 /// launch's plans.
-fn gain<V: Vendor>(gpu: &Gpu<V>, members: &[Member<'_>]) -> Option<(f64, Common)> {
+fn gain<V: Vendor>(gpu: &Gpu<V>, members: &[Member<'_>]) -> Option<(f64, CommonTile)> {
     let common = common(gpu, members)?;
     let alone = |member: &Member<'_>| {
         Plan::new(member.tiles, &member.shape, gpu.facts()).micros(&member.shape, gpu.facts())
@@ -97,8 +97,8 @@ fn gain<V: Vendor>(gpu: &Gpu<V>, members: &[Member<'_>]) -> Option<(f64, Common)
     Some((members.iter().map(alone).sum::<f64>() - common.micros, common))
 }
 
-/// Number of `ops`, from the first on, that are best one launch, and its scratch memory. That of
-/// several numbers which gains most.
+/// Number of `ops`, from the first on, that are best one launch, and its scratch memory. Of several
+/// such numbers it is the one that gains most.
 pub(in crate::operators) fn grouped<V: Vendor>(
     gpu: &Gpu<V>,
     ops: &[(&Op, Rounded)],
@@ -138,7 +138,7 @@ pub(in crate::operators) fn build<V: Vendor>(
     if ops.len() < 2 || members.len() < ops.len() {
         return Ok(None);
     }
-    let Some(Common { plans, .. }) = common(gpu, &members) else { return Ok(None) };
+    let Some(CommonTile { plans, .. }) = common(gpu, &members) else { return Ok(None) };
     let bound = ops
         .iter()
         .map(|(op, operands)| Ok(BoundOp::new(gpu, op, operands)?.rounding(gpu.rounding(op))));

@@ -1,8 +1,8 @@
 //! One tile for several convolutions that are one launch.
 //!
-//! All blocks share the device, so the model (`tile`) counts them together, and the convolution that
-//! takes longest by it is the time of all. Sums are cut into parts of at most so many slabs, the
-//! same number for all. The tile and the number are those with the least time.
+//! All blocks share the device, so the model (`tile`) counts them together, and the time of the
+//! convolution that takes longest is that of all. Parts of all sums have the same upper bound of
+//! slabs. The tile and the bound are those with the least time.
 
 use super::slabs::Shape;
 use super::tile::{MAX_PARTIALS, Plan, SPLITS, Tile, units};
@@ -13,14 +13,14 @@ pub(in crate::operators) const MAX_SPLIT_TILES: usize = 1024;
 
 /// Plans of convolutions that have the same tile.
 #[derive(Debug)]
-pub(in crate::operators) struct Common {
+pub(in crate::operators) struct CommonTile {
     /// One for each convolution.
     pub(in crate::operators) plans: Vec<Plan>,
     /// Microseconds of the launch.
     pub(in crate::operators) micros: f64,
 }
 
-impl Common {
+impl CommonTile {
     /// The fastest for a device, as far as the model knows.
     pub(in crate::operators) fn new(
         tiles: &[Tile],
@@ -80,11 +80,11 @@ mod tests {
         Facts { units: 132, shared_per_block: 227 << 10, ..Fake::default().facts().clone() }
     }
 
-    fn common(shapes: &[Shape]) -> Common {
-        Common::new(&WARPS, shapes, &facts()).unwrap()
+    fn common(shapes: &[Shape]) -> CommonTile {
+        CommonTile::new(&WARPS, shapes, &facts()).unwrap()
     }
 
-    fn splits(common: &Common) -> Vec<usize> {
+    fn splits(common: &CommonTile) -> Vec<usize> {
         common.plans.iter().map(|plan| plan.splits).collect()
     }
 
@@ -126,6 +126,6 @@ mod tests {
     fn device_without_room_for_a_tile_has_none() {
         let small = Facts { shared_per_block: 1 << 10, ..facts() };
         let shapes = [Shape { pixels: 49, outputs: 64, slabs: 4 }; 2];
-        assert!(Common::new(&WARPS, &shapes, &small).is_none());
+        assert!(CommonTile::new(&WARPS, &shapes, &small).is_none());
     }
 }

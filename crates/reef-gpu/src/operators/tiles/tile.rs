@@ -262,7 +262,7 @@ impl Plan {
         self.micros_among(self.blocks(shape), shape, units(facts))
     }
 
-    /// The same if its launch has this number of blocks in all.
+    /// Microseconds that it takes if its launch has this number of blocks in all.
     pub(super) fn micros_among(&self, blocks: usize, shape: &Shape, units: usize) -> f64 {
         let body = self.tile.body;
         let slabs = self.slabs(shape) as f64 + body.slabs_around();
