@@ -110,17 +110,9 @@ impl<D: Operators> Network<D> {
         let ports = [model.input_port(), model.output_port()].map(|port| Ports::new([port]));
         let plan = arena::plan_in_groups(graph, groups);
         let memory = Memory::alloc(device, plan, ports, scratch(device, model, rounded, groups))?;
-        let mut ops = Vec::with_capacity(groups.len());
-        for group in groups {
-            let of = group.iter().map(|&step| {
-                let constants = weights.constants[step].as_ref();
-                let operands = operands(&memory, &graph.steps[step], constants, rounded[step])?;
-                Ok((&model.layers()[step].op, operands))
-            });
-            ops.push(of.collect::<Result<Vec<_>>>()?);
-        }
         let (mut launches, mut names) = (Vec::new(), Vec::new());
-        for (group, made) in groups.iter().zip(device.operator_groups(&ops)?) {
+        let made = image_launches(device, &memory, (model, weights), (rounded, groups))?;
+        for (group, made) in groups.iter().zip(made) {
             let steps: Vec<_> = group.iter().map(|&step| graph.steps[step].name.as_str()).collect();
             names.extend(launch_names(&steps.join("+"), made.len()));
             launches.extend(made);
@@ -298,6 +290,25 @@ impl<D: Operators> Network<D> {
     pub fn arena_bytes(&self) -> usize {
         self.memory.plan.bytes
     }
+}
+
+/// The launches of the steps of an image's network, in these groups.
+fn image_launches<D: Operators>(
+    device: &D,
+    memory: &Memory<D>,
+    (model, weights): (&ImageModel, &PackedWeights<D>),
+    (rounded, groups): (&[Rounded], &[Vec<usize>]),
+) -> Result<Vec<Vec<Launch<D>>>> {
+    let mut ops = Vec::with_capacity(groups.len());
+    for group in groups {
+        let of = group.iter().map(|&step| {
+            let constants = weights.constants[step].as_ref();
+            let operands = operands(memory, &model.graph().steps[step], constants, rounded[step])?;
+            Ok((&model.layers()[step].op, operands))
+        });
+        ops.push(of.collect::<Result<Vec<_>>>()?);
+    }
+    Ok(device.operator_groups(&ops)?)
 }
 
 /// Operands of a step of an image's network.
