@@ -1,15 +1,13 @@
 //! Kinds of networks: what each needs of a device.
 
 use crate::errors::error::Error;
-use crate::graph::arena;
 use crate::model::image_model::{ImageModel, Layer};
 use crate::model::seeded::Seeded;
 use crate::model::tensors::Tensors;
 use crate::program::model::ProgramModel;
 use crate::quantize::plan::plan_for;
 use crate::quantize::scales::Scales;
-use crate::run::memory::{launch_groups, scratch, tensor_scratch};
-use crate::run::rounded::rounded;
+use crate::run::memory::{LaunchPlan, tensor_scratch};
 use crate::tensors::groups::groups;
 use crate::tensors::model::TensorModel;
 use reef_op::Operators;
@@ -57,10 +55,8 @@ impl ModelKind {
         match self {
             Self::Image(model, _) => {
                 let model = plan_for(device, model, scales).unwrap_or_else(|_| model.clone());
-                let rounded = rounded(device, &model);
-                let groups = launch_groups(device, &model, &rounded);
-                let scratch = scratch(device, &model, &rounded, &groups);
-                Some(arena::plan_in_groups(model.graph(), &groups).bytes + scratch.bytes)
+                let plan = LaunchPlan::new(device, &model);
+                Some(plan.arena(&model).bytes + plan.scratch(device, &model).bytes)
             }
             Self::Tensors(model) => {
                 let steps = model.steps_on(device);

@@ -1,7 +1,8 @@
-//! The memory of one instance of a network, on both sides.
+//! The memory of one instance of a network, on both sides, and the launches that it serves.
 
+use super::rounded::rounded;
 use crate::errors::error::{Error, Result};
-use crate::graph::arena::ArenaPlan;
+use crate::graph::arena::{self, ArenaPlan};
 use crate::graph::order;
 use crate::model::image_model::ImageModel;
 use crate::model::ports::Ports;
@@ -10,41 +11,54 @@ use reef_core::{Command, Copy, Fill};
 use reef_op::rounding::Rounded;
 use reef_op::{Op, Operators, Scratch, Storage};
 
-/// Steps of a network in the order of their launches, those together that share one. `rounded` has
-/// the numbers of each step that are rounded.
-pub(crate) fn launch_groups<D: Operators>(
-    device: &D,
-    model: &ImageModel,
-    rounded: &[Rounded],
-) -> Vec<Vec<usize>> {
-    let count = |steps: &[usize]| {
-        let grouped = device.grouped_operators(&ops(model, rounded, steps));
-        grouped.map_or(1, |(count, _)| count)
-    };
-    order::grouped(model.graph(), count)
+/// Launches of the steps of a network for images.
+#[derive(Debug)]
+pub(crate) struct LaunchPlan {
+    /// Numbers of each step that are rounded.
+    pub(crate) rounded: Vec<Rounded>,
+    /// Steps in the order of their launches, those together that share one.
+    pub(crate) groups: Vec<Vec<usize>>,
+}
+
+impl LaunchPlan {
+    /// The fastest on `device`, as far as that knows.
+    pub(crate) fn new<D: Operators>(device: &D, model: &ImageModel) -> Self {
+        let rounded = rounded(device, model);
+        let count = |steps: &[usize]| {
+            let grouped = device.grouped_operators(&ops(model, &rounded, steps));
+            grouped.map_or(1, |(count, _)| count)
+        };
+        let groups = order::grouped(model.graph(), count);
+        Self { rounded, groups }
+    }
+
+    /// Launches of its own for each step, in their order.
+    pub(crate) fn one_by_one<D: Operators>(device: &D, model: &ImageModel) -> Self {
+        Self { rounded: rounded(device, model), groups: order::one_by_one(model.graph()) }
+    }
+
+    /// Places of activations.
+    pub(crate) fn arena(&self, model: &ImageModel) -> ArenaPlan {
+        arena::plan_in_groups(model.graph(), &self.groups)
+    }
+
+    /// Scratch memory of the launches. They share it, so it is that of the largest.
+    pub(crate) fn scratch<D: Operators>(&self, device: &D, model: &ImageModel) -> Scratch {
+        let wanted = self.groups.iter().map(|steps| {
+            let ops = ops(model, &self.rounded, steps);
+            let each = ops.iter().map(|&(op, rounded)| device.scratch(op, rounded));
+            match device.grouped_operators(&ops) {
+                Some((_, scratch)) => scratch,
+                None => each.fold(Scratch::default(), Scratch::max),
+            }
+        });
+        wanted.fold(Scratch::default(), Scratch::max)
+    }
 }
 
 /// The operations of these steps.
 fn ops<'a>(model: &'a ImageModel, rounded: &[Rounded], steps: &[usize]) -> Vec<(&'a Op, Rounded)> {
     steps.iter().map(|&step| (&model.layers()[step].op, rounded[step])).collect()
-}
-
-/// Scratch memory of a network's launches. They share it, so it is that of the largest.
-pub(crate) fn scratch<D: Operators>(
-    device: &D,
-    model: &ImageModel,
-    rounded: &[Rounded],
-    groups: &[Vec<usize>],
-) -> Scratch {
-    let wanted = groups.iter().map(|steps| {
-        let ops = ops(model, rounded, steps);
-        let each = ops.iter().map(|&(op, rounded)| device.scratch(op, rounded));
-        match device.grouped_operators(&ops) {
-            Some((_, scratch)) => scratch,
-            None => each.fold(Scratch::default(), Scratch::max),
-        }
-    });
-    wanted.fold(Scratch::default(), Scratch::max)
 }
 
 /// Scratch memory of a network of tensors.

@@ -3,7 +3,7 @@
 //! In: a network of one kind and its constants on a device. Out: launches ([`Network`]), their
 //! times ([`measure()`]), or the plain loops' answer ([`reference`](mod@reference)).
 //!
-//! Invariant: a network launches its steps in the order of its schedule, each with memory that no
+//! Invariant: a network launches each step behind those that it depends on, with memory that no
 //! other step needs at that time.
 
 pub(crate) mod constants;

@@ -10,12 +10,10 @@
 
 use super::constants::{PackedWeights, TensorWeights};
 use super::launch_name::{LaunchName, launch_names, names_of_steps};
-use super::memory::{InstanceRegion, Memory, launch_groups, scratch, tensor_scratch};
-use super::rounded::rounded;
+use super::memory::{InstanceRegion, LaunchPlan, Memory, tensor_scratch};
 use crate::errors::error::{Error, Result};
 use crate::files::profile::Profiles;
-use crate::graph::arena::{self, ArenaPlan};
-use crate::graph::order;
+use crate::graph::arena::ArenaPlan;
 use crate::graph::schedule::Step;
 use crate::model::image_model::ImageModel;
 use crate::model::ports::Ports;
@@ -76,9 +74,7 @@ impl<D: Operators> Network<D> {
         model: &ImageModel,
         weights: &Arc<PackedWeights<D>>,
     ) -> Result<Self> {
-        let rounded = rounded(device, model);
-        let groups = launch_groups(device, model, &rounded);
-        Self::of_groups(device, model, weights, (&rounded, &groups))
+        Self::of_plan(device, model, weights, &LaunchPlan::new(device, model))
     }
 
     /// As [`of_images`](Self::of_images), with launches of their own for each step, in their order.
@@ -91,29 +87,27 @@ impl<D: Operators> Network<D> {
         model: &ImageModel,
         weights: &Arc<PackedWeights<D>>,
     ) -> Result<Self> {
-        let groups = order::one_by_one(model.graph());
-        Self::of_groups(device, model, weights, (&rounded(device, model), &groups))
+        Self::of_plan(device, model, weights, &LaunchPlan::one_by_one(device, model))
     }
 
-    /// With what is rounded of each step, and the steps in the order of their launches.
-    fn of_groups(
+    fn of_plan(
         device: &D,
         model: &ImageModel,
         weights: &Arc<PackedWeights<D>>,
-        (rounded, groups): (&[Rounded], &[Vec<usize>]),
+        plan: &LaunchPlan,
     ) -> Result<Self> {
         let (given, want) = (weights.constants.len(), model.layers().len());
         if given != want {
             return Err(Error::Length { what: "packed steps".into(), given, want });
         }
-        let graph = model.graph();
         let ports = [model.input_port(), model.output_port()].map(|port| Ports::new([port]));
-        let plan = arena::plan_in_groups(graph, groups);
-        let memory = Memory::alloc(device, plan, ports, scratch(device, model, rounded, groups))?;
+        let (arena, scratch) = (plan.arena(model), plan.scratch(device, model));
+        let memory = Memory::alloc(device, arena, ports, scratch)?;
         let (mut launches, mut names) = (Vec::new(), Vec::new());
-        let made = image_launches(device, &memory, (model, weights), (rounded, groups))?;
-        for (group, made) in groups.iter().zip(made) {
-            let steps: Vec<_> = group.iter().map(|&step| graph.steps[step].name.as_str()).collect();
+        let made = image_launches(device, &memory, model, weights, plan)?;
+        let name = |&step: &usize| model.graph().steps[step].name.as_str();
+        for (group, made) in plan.groups.iter().zip(made) {
+            let steps: Vec<_> = group.iter().map(name).collect();
             names.extend(launch_names(&steps.join("+"), made.len()));
             launches.extend(made);
         }
@@ -292,19 +286,20 @@ impl<D: Operators> Network<D> {
     }
 }
 
-/// The launches of the steps of an image's network, in these groups.
+/// The launches of each group of steps of an image's network.
 fn image_launches<D: Operators>(
     device: &D,
     memory: &Memory<D>,
-    (model, weights): (&ImageModel, &PackedWeights<D>),
-    (rounded, groups): (&[Rounded], &[Vec<usize>]),
+    model: &ImageModel,
+    weights: &PackedWeights<D>,
+    plan: &LaunchPlan,
 ) -> Result<Vec<Vec<Launch<D>>>> {
-    let mut ops = Vec::with_capacity(groups.len());
-    for group in groups {
+    let mut ops = Vec::with_capacity(plan.groups.len());
+    for group in &plan.groups {
         let of = group.iter().map(|&step| {
-            let constants = weights.constants[step].as_ref();
-            let operands = operands(memory, &model.graph().steps[step], constants, rounded[step])?;
-            Ok((&model.layers()[step].op, operands))
+            let (constants, rounded) = (weights.constants[step].as_ref(), plan.rounded[step]);
+            let (step, layer) = (&model.graph().steps[step], &model.layers()[step]);
+            Ok((&layer.op, operands(memory, step, constants, rounded)?))
         });
         ops.push(of.collect::<Result<Vec<_>>>()?);
     }
