@@ -41,6 +41,8 @@ pub(crate) struct Fake {
     pub(super) slow: Mutex<Option<VecDeque<Step>>>,
     /// kernels/hopper.cu: `None` doesn't ship for it; `false`: its driver refuses that.
     pub(crate) warpgroups: Option<bool>,
+    /// Begin of the names of kernels that no image has.
+    pub(super) missing: Option<&'static str>,
     /// Images that were loaded.
     pub(crate) loads: AtomicU32,
     /// Calls that take locks of a real driver for long: streams opened and closed, captures,
@@ -134,6 +136,11 @@ impl Fake {
     /// One with those and warpgroups, whose driver takes code of theirs or refuses it.
     pub(crate) fn with_warpgroups(runs: bool) -> Self {
         Self { warpgroups: Some(runs), ..Self::with_tensor_cores(132) }
+    }
+
+    /// One with tensor cores, none of whose images has a kernel with a name that begins so.
+    pub(crate) fn without_kernels(missing: &'static str) -> Self {
+        Self { missing: Some(missing), ..Self::with_tensor_cores(132) }
     }
 
     /// The next capture calls `act` before it ends.
@@ -253,6 +260,7 @@ impl Default for Fake {
             starts: Mutex::default(),
             slow: Mutex::new(None),
             warpgroups: None,
+            missing: None,
             parts: Mutex::default(),
             loads: AtomicU32::new(0),
             slow_calls: AtomicU32::new(0),

@@ -79,12 +79,22 @@ fn members<'a, V: Vendor>(
     members
 }
 
-/// Plans of `members` as one launch, if they have one.
+/// Plans of `members` as one launch, if they have one. Images that were made before there were
+/// kernels for several have none.
 fn common<V: Vendor>(gpu: &Gpu<V>, members: &[Member<'_>]) -> Option<CommonTile> {
+    let first = members.first()?;
     let shapes: Vec<Shape> = members.iter().map(|member| member.shape).collect();
-    let common = CommonTile::new(&members.first()?.common_tiles(), &shapes, gpu.facts())?;
-    let blocks: usize = common.plans.iter().zip(&shapes).map(|(p, shape)| p.blocks(shape)).sum();
-    (blocks <= MAX_BLOCKS as usize).then_some(common)
+    let common = CommonTile::new(&first.common_tiles(), &shapes, gpu.facts())?;
+    let plans = common.plans.iter().zip(&shapes);
+    let blocks: usize = plans.map(|(plan, shape)| plan.blocks(shape)).sum();
+    let kernel = kernel_name(first, &common.plans[0].tile);
+    let is_there = || gpu.network().is_ok_and(|builds| builds.functions(&kernel, 0).is_ok());
+    (blocks <= MAX_BLOCKS as usize && is_there()).then_some(common)
+}
+
+/// Name of the kernel for `member` and others by this tile.
+fn kernel_name(member: &Member<'_>, tile: &Tile) -> String {
+    format!("convs_{}_{}x{}", member.family, tile.pixels, tile.outputs)
 }
 
 /// Microseconds that one launch takes less than each by itself, as far as the model knows, and the
@@ -163,10 +173,9 @@ pub(in crate::operators) fn build<V: Vendor>(
     }
     let mut of: [ConvParams; CONVS] = [params[0]; CONVS]; // those that are not there have no blocks
     of[..params.len()].copy_from_slice(&params);
-    let Tile { pixels, outputs, threads, .. } = plans[0].tile;
-    let name = format!("convs_{}_{pixels}x{outputs}", members[0].family);
-    let (group, shared) = (ConvGroupParams { of, begins }, plans[0].tile.shared());
-    let launch = bound[0].launch_exactly(&name, blocks, threads, shared, &group)?;
+    let (tile, group) = (&plans[0].tile, ConvGroupParams { of, begins });
+    let name = kernel_name(&members[0], tile);
+    let launch = bound[0].launch_exactly(&name, blocks, tile.threads, tile.shared(), &group)?;
     let buffers = bound.iter().flat_map(BoundOp::buffers).cloned().collect();
     Ok(Some(launch.keep(buffers)))
 }
@@ -312,6 +321,17 @@ mod tests {
         let full = Options { precision: Some(Precision::Fp32), ..Options::default() };
         let full = Gpu::new(Fake::with_tensor_cores(132), full).unwrap();
         assert!(counted(&full, &pair).is_none(), "none are asked");
+    }
+
+    #[test]
+    fn older_images_launch_each_by_itself() {
+        let options = Options { precision: Some(Precision::Fp16), ..Options::default() };
+        let gpu = Gpu::new(Fake::without_kernels("convs_"), options).unwrap();
+        let ops = branches();
+        assert!(counted(&gpu, &unrounded(&ops)).is_none());
+        let launches = built(&gpu, &ops, &[APART, 2 * APART, 3 * APART]).unwrap();
+        let names: Vec<_> = launches.iter().map(|launch| launch.kernel().name()).collect();
+        assert_eq!(names, ["conv_f16_32x32"; 3]);
     }
 
     /// Kernels that round what they read are others than those for rounded numbers.

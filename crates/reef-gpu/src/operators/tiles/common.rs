@@ -62,7 +62,7 @@ impl CommonTile {
 fn most_slabs(tile: Tile, shapes: &[Shape]) -> Vec<usize> {
     let plans = SPLITS.map(|splits| Plan { tile, splits });
     let mut all: Vec<usize> =
-        plans.iter().flat_map(|plan| shapes.iter().map(|shape| plan.slabs(shape))).collect();
+        plans.iter().flat_map(|plan| shapes.iter().map(move |shape| plan.slabs(shape))).collect();
     all.sort_unstable();
     all.dedup();
     all
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn small_convolutions_share_a_launch_for_the_time_of_the_longest() {
+    fn small_convolutions_take_together_as_long_as_one() {
         let shapes = [192, 128, 128].map(|outputs| Shape { pixels: 289, outputs, slabs: 6 });
         let common = common(&shapes);
         assert!(common.plans.iter().all(|plan| plan.tile == common.plans[0].tile));
