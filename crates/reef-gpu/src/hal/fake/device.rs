@@ -41,7 +41,7 @@ pub(crate) struct Fake {
     pub(super) slow: Mutex<Option<VecDeque<Step>>>,
     /// kernels/hopper.cu: `None` doesn't ship for it; `false`: its driver refuses that.
     pub(crate) warpgroups: Option<bool>,
-    /// Begin of the names of kernels that no image has.
+    /// Beginning of the names of kernels that no image has.
     pub(super) missing: Option<&'static str>,
     /// Images that were loaded.
     pub(crate) loads: AtomicU32,
