@@ -64,7 +64,12 @@ pub(in crate::operators) fn build<V: Vendor>(
 }
 
 /// As measured if the device was asked to, and could; else as modelled.
-fn plan<V: Vendor>(gpu: &Gpu<V>, op: &Conv2d, gemm: &ImplicitGemm, rounded: Rounded) -> Plan {
+pub(super) fn plan<V: Vendor>(
+    gpu: &Gpu<V>,
+    op: &Conv2d,
+    gemm: &ImplicitGemm,
+    rounded: Rounded,
+) -> Plan {
     let op = &quantized::without_scales(&Conv2d { function: None, ..*op }); // no difference
     let tiles = tiles(gpu, op, gemm, rounded);
     let tuned = gpu.tuned().and_then(|plans| tuned_plan(plans, gpu, op, gemm, rounded, tiles).ok());

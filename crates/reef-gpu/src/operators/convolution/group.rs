@@ -5,8 +5,11 @@
 //! a launch if their kernels differ by the tile alone, which is then chosen for all of them
 //! (`tiles::common`). They don't convert their input and add no residual. Parts of split sums lie
 //! one after the other in scratch memory.
+//!
+//! Invariant: outputs have the same bits as those of launches of their own. So images with and
+//! without kernels for several agree, and so does a remote device, which has no such launches.
 
-use super::build::tiles;
+use super::build::{plan, tiles};
 use super::quantized;
 use super::tiled::{COUNTS, family, scratch_memory, tile_params};
 use crate::code::guard::MAX_BLOCKS;
@@ -32,6 +35,8 @@ struct Member<'a> {
     family: &'static str,
     /// Tiles that it has by itself.
     tiles: &'static [Tile],
+    /// Its plan by itself.
+    plan: Plan,
 }
 
 impl<'a> Member<'a> {
@@ -53,7 +58,9 @@ impl<'a> Member<'a> {
         let rounded = rounded.within(gpu.rounding(op));
         let family = family(gpu, conv, &gemm, rounded);
         let tiles = tiles(gpu, conv, &gemm, rounded);
-        Some(Self { op: conv, shape: gemm.shape(conv), family, tiles })
+        let (plan, shape) = (plan(gpu, conv, &gemm, rounded), gemm.shape(conv));
+        let is_of_network = plan.tile.body == Body::Network; // warpgroups add in another order
+        is_of_network.then_some(Self { op: conv, shape, family, tiles, plan })
     }
 
     /// Tiles of kernels for several: `CONV_GROUP` in kernels/network.cu.
@@ -84,7 +91,8 @@ fn members<'a, V: Vendor>(
 fn common<V: Vendor>(gpu: &Gpu<V>, members: &[Member<'_>]) -> Option<CommonTile> {
     let first = members.first()?;
     let shapes: Vec<Shape> = members.iter().map(|member| member.shape).collect();
-    let common = CommonTile::new(&first.common_tiles(), &shapes, gpu.facts())?;
+    let alone: Vec<Plan> = members.iter().map(|member| member.plan).collect();
+    let common = CommonTile::new(&first.common_tiles(), &alone, &shapes, gpu.facts())?;
     let plans = common.plans.iter().zip(&shapes);
     let blocks: usize = plans.map(|(plan, shape)| plan.blocks(shape)).sum();
     let kernel = kernel_name(first, &common.plans[0].tile);
@@ -101,9 +109,7 @@ fn kernel_name(member: &Member<'_>, tile: &Tile) -> String {
 /// launch's plans.
 fn gain<V: Vendor>(gpu: &Gpu<V>, members: &[Member<'_>]) -> Option<(f64, CommonTile)> {
     let common = common(gpu, members)?;
-    let alone = |member: &Member<'_>| {
-        Plan::new(member.tiles, &member.shape, gpu.facts()).micros(&member.shape, gpu.facts())
-    };
+    let alone = |member: &Member<'_>| member.plan.micros(&member.shape, gpu.facts());
     Some((members.iter().map(alone).sum::<f64>() - common.micros, common))
 }
 
@@ -223,6 +229,17 @@ mod tests {
         Conv2d { input, output, window, groups, residual, relu, function }
     }
 
+    /// Offsets of this many outputs, behind the input.
+    fn apart(count: usize) -> Vec<usize> {
+        (1..=count).map(|at| at * APART).collect()
+    }
+
+    /// Two convolutions with long sums next to one with a short one.
+    fn long_and_short() -> [Op; 3] {
+        let long = Op::Conv2d(conv(3, native(448, 8), native(384, 8)));
+        [Op::Conv2d(conv(1, native(1152, 8), native(384, 8))), long, long]
+    }
+
     /// First convolutions of the branches of an Inception block.
     fn branches() -> Vec<Op> {
         let of = |outputs| Op::Conv2d(conv(1, native(768, 17), native(outputs, 17)));
@@ -291,8 +308,7 @@ mod tests {
         let ops = [branches(), branches()].concat();
         assert_eq!(counted(&gpu, &unrounded(&ops)).unwrap().0, CONVS);
         assert!(counted(&gpu, &unrounded(&ops[..1])).is_none());
-        let outputs: Vec<_> = (1..=ops.len()).map(|at| at * APART).collect();
-        let launches = built(&gpu, &ops, &outputs).unwrap();
+        let launches = built(&gpu, &ops, &apart(ops.len())).unwrap();
         let names: Vec<_> = launches.iter().map(|launch| launch.kernel().name()).collect();
         assert_eq!(names, ["conv_f16_32x32"; 6], "more than were counted");
     }
@@ -348,9 +364,7 @@ mod tests {
 
     #[test]
     fn split_sums_have_parts_of_their_own() {
-        let gpu = gpu(Precision::Fp16);
-        let long = Op::Conv2d(conv(3, native(448, 8), native(384, 8)));
-        let ops = [Op::Conv2d(conv(1, native(1152, 8), native(384, 8))), long, long];
+        let (gpu, ops) = (gpu(Precision::Fp16), long_and_short());
         let (count, scratch) = counted(&gpu, &unrounded(&ops)).unwrap();
         assert_eq!((count, scratch.zeroed), (3, COUNTS));
         let launches = built(&gpu, &ops, &[APART, 2 * APART, 3 * APART]).unwrap();
@@ -371,6 +385,43 @@ mod tests {
         assert!(split >= 2, "{split}");
         let first = words.chunks(WORDS).find(|of| of[8] >> 32 > 1).unwrap()[6];
         assert_eq!(partials.unwrap(), first + scratch.bytes as u64, "and no byte more");
+    }
+
+    /// So that sums have the same bits: kernels of these names add in the same order.
+    #[test]
+    fn sums_are_cut_as_those_of_launches_of_their_own() {
+        let (gpu, ops) = (gpu(Precision::Fp16), long_and_short());
+        let launches = built(&gpu, &ops, &apart(ops.len())).unwrap();
+        let [launch] = &launches[..] else { panic!("{}", launches.len()) };
+        assert!(launch.kernel().name().ends_with("x32"), "{}", launch.kernel().name());
+        for (op, together) in ops.iter().zip(launch.kernel().bound().chunks(WORDS)) {
+            let alone = built(&gpu, &[*op], &apart(1)).unwrap();
+            assert!(alone[0].kernel().name().ends_with("x32"), "{}", alone[0].kernel().name());
+            assert_eq!(together[8], alone[0].kernel().bound()[8], "slabs and parts of {op:?}");
+        }
+    }
+
+    /// Of ResNet-50's first downsampling convolution and its neighbour, one has the largest tile.
+    #[test]
+    fn convolutions_that_add_in_another_order_are_not_in_the_launch() {
+        let gpu = gpu(Precision::Fp16);
+        let of = |outputs| Op::Conv2d(conv(1, native(64, 56), native(outputs, 56)));
+        let ops = [64, 256].map(of);
+        assert!(counted(&gpu, &unrounded(&ops)).is_none());
+        let launches = built(&gpu, &ops, &[APART, 2 * APART]).unwrap();
+        let names: Vec<_> = launches.iter().map(|launch| launch.kernel().name()).collect();
+        assert_eq!(names, ["conv_f16_32x32", "conv_f16_64x64"]);
+    }
+
+    /// The model has tiles of warpgroups for sums of many pixels and outputs.
+    #[test]
+    fn convolutions_on_warpgroups_are_not_in_the_launch() {
+        let options = Options { precision: Some(Precision::Fp16), ..Options::default() };
+        let options = Options { warpgroups: true, ..options };
+        let gpu = Gpu::new(Fake::with_warpgroups(true), options).unwrap();
+        let large = Op::Conv2d(conv(3, native(512, 28), native(512, 28)));
+        assert!(counted(&gpu, &unrounded(&[large, large])).is_none());
+        assert_eq!(counted(&gpu, &unrounded(&branches())).map(|(count, _)| count), Some(3));
     }
 
     #[test]
@@ -395,7 +446,8 @@ mod tests {
         };
         let op = conv(1, native(768, 17), native(192, 17));
         let shape = Shape { pixels: 289, outputs: 192, slabs: 6 };
-        let tiles = |family| Member { op: &op, shape, family, tiles: &WARPS }.common_tiles();
+        let (tiles, plan) = (&WARPS, Plan { tile: WARPS[0], splits: 1 });
+        let tiles = |family| Member { op: &op, shape, family, tiles, plan }.common_tiles();
         for (family, count) in [("f16", 3), ("rounded", 2), ("tf32", 2)] {
             let tiles = tiles(family);
             assert_eq!(tiles.len(), count, "{family}");

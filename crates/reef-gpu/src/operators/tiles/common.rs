@@ -1,11 +1,12 @@
 //! One tile for several convolutions that are one launch.
 //!
 //! All blocks share the device, so the model (`tile`) counts them together, and the time of the
-//! convolution that takes longest is that of all. Parts of all sums have the same upper bound of
-//! slabs. The tile and the bound are those with the least time.
+//! convolution that takes longest is that of all. Sums have the same bits as in launches of their
+//! own: they keep their parts, and the tile adds as those do that they have by themselves. Of such
+//! tiles it is the one with the least time.
 
 use super::slabs::Shape;
-use super::tile::{MAX_PARTIALS, Plan, SPLITS, Tile, units};
+use super::tile::{MAX_PARTIALS, Plan, Tile, units};
 use crate::hal::facts::Facts;
 
 /// Maximum of tiles of one launch whose sums are split: each has a count in scratch memory.
@@ -21,29 +22,24 @@ pub(in crate::operators) struct CommonTile {
 }
 
 impl CommonTile {
-    /// The fastest for a device, as far as the model knows.
+    /// The fastest for a device, as far as the model knows, for convolutions that have the plans
+    /// `alone` by themselves; `None` if these add in different orders.
     pub(in crate::operators) fn new(
         tiles: &[Tile],
+        alone: &[Plan],
         shapes: &[Shape],
         facts: &Facts,
     ) -> Option<Self> {
-        let fitting = tiles.iter().filter(|tile| tile.has_room(facts));
-        let all = fitting.flat_map(|&tile| {
-            let most = most_slabs(tile, shapes).into_iter();
-            most.filter_map(move |most| Self::of(tile, most, shapes, units(facts)))
-        });
+        let adds_as_all = |tile: &Tile| alone.iter().all(|plan| tile.adds_as(&plan.tile));
+        let fitting = tiles.iter().filter(|tile| tile.has_room(facts) && adds_as_all(tile));
+        let all = fitting.filter_map(|&tile| Self::of(tile, alone, shapes, units(facts)));
         all.min_by(|a, b| a.micros.total_cmp(&b.micros))
     }
 
-    /// Parts of sums of at most this number of slabs; `None` if there would be too many.
-    fn of(tile: Tile, most: usize, shapes: &[Shape], units: usize) -> Option<Self> {
-        let fits =
-            |plan: &Plan, shape: &Shape| plan.slabs(shape) <= most && plan.fits(shape, units);
-        let plan = |shape: &Shape| {
-            let plans = SPLITS.map(|splits| Plan { tile, splits });
-            plans.into_iter().find(|plan| fits(plan, shape))
-        };
-        let plans: Vec<Plan> = shapes.iter().map(plan).collect::<Option<_>>()?;
+    /// `None` if there are too many parts of sums.
+    fn of(tile: Tile, alone: &[Plan], shapes: &[Shape], units: usize) -> Option<Self> {
+        let plan = |plan: &Plan| Plan { tile, splits: plan.splits };
+        let plans: Vec<Plan> = alone.iter().map(plan).collect();
         let each = || plans.iter().zip(shapes);
         let split = each().filter(|(plan, _)| plan.splits > 1);
         let split: usize = split.map(|(plan, shape)| plan.tile.count(shape)).sum();
@@ -58,16 +54,6 @@ impl CommonTile {
     }
 }
 
-/// All numbers of slabs that parts of these sums may have.
-fn most_slabs(tile: Tile, shapes: &[Shape]) -> Vec<usize> {
-    let plans = SPLITS.map(|splits| Plan { tile, splits });
-    let mut all: Vec<usize> =
-        plans.iter().flat_map(|plan| shapes.iter().map(move |shape| plan.slabs(shape))).collect();
-    all.sort_unstable();
-    all.dedup();
-    all
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,52 +66,58 @@ mod tests {
         Facts { units: 132, shared_per_block: 227 << 10, ..Fake::default().facts().clone() }
     }
 
-    fn common(shapes: &[Shape]) -> CommonTile {
-        CommonTile::new(&WARPS, shapes, &facts()).unwrap()
+    /// Plans of each by itself.
+    fn alone(shapes: &[Shape]) -> Vec<Plan> {
+        shapes.iter().map(|shape| Plan::new(&WARPS, shape, &facts())).collect()
     }
 
-    fn splits(common: &CommonTile) -> Vec<usize> {
-        common.plans.iter().map(|plan| plan.splits).collect()
-    }
-
-    /// Microseconds of each of them by itself, in all.
-    fn one_by_one(shapes: &[Shape]) -> f64 {
-        let of = |shape: &Shape| Plan::new(&WARPS, shape, &facts()).micros(shape, &facts());
-        shapes.iter().map(of).sum()
+    fn common(shapes: &[Shape]) -> Option<CommonTile> {
+        CommonTile::new(&WARPS, &alone(shapes), shapes, &facts())
     }
 
     #[test]
     fn small_convolutions_take_together_as_long_as_one() {
         let shapes = [192, 128, 128].map(|outputs| Shape { pixels: 289, outputs, slabs: 6 });
-        let common = common(&shapes);
+        let common = common(&shapes).unwrap();
         assert!(common.plans.iter().all(|plan| plan.tile == common.plans[0].tile));
-        assert!(common.micros < 0.6 * one_by_one(&shapes), "{common:?}");
+        let each = alone(&shapes).into_iter().zip(&shapes);
+        let one_by_one: f64 = each.map(|(plan, shape)| plan.micros(shape, &facts())).sum();
+        assert!(common.micros < 0.6 * one_by_one, "{common:?}");
     }
 
+    /// As of a branch of Inception next to others.
     #[test]
-    fn long_sum_next_to_short_ones_is_split() {
+    fn sums_keep_the_parts_that_they_have_by_themselves() {
         let shape = |outputs, slabs| Shape { pixels: 64, outputs, slabs };
-        let common = common(&[shape(384, 9), shape(384, 9), shape(384, 32)]);
-        let splits = splits(&common);
-        assert!(splits[2] > splits[0] && splits[0] == splits[1], "{splits:?}");
-        let slabs = common.plans[2].slabs(&shape(384, 32));
-        assert!(slabs <= 16, "{slabs}");
+        let shapes = [shape(384, 9), shape(384, 9), shape(384, 32), shape(192, 10)];
+        let (plans, alone) = (common(&shapes).unwrap().plans, alone(&shapes));
+        let splits = |plans: &[Plan]| plans.iter().map(|plan| plan.splits).collect::<Vec<_>>();
+        assert_eq!(splits(&plans), splits(&alone));
+        assert!(alone[2].splits > alone[0].splits && alone[0].splits > 1, "{alone:?}");
     }
 
-    /// Split in two, by the smallest tile, they would have 1920.
+    /// As of ResNet's first downsampling convolution and its neighbour: tiles of 64 x 64 have two
+    /// warps for each place, and the others four.
+    #[test]
+    fn convolutions_that_add_in_different_orders_have_none() {
+        let shapes = [64, 256].map(|outputs| Shape { pixels: 3136, outputs, slabs: 1 });
+        let outputs: Vec<_> = alone(&shapes).iter().map(|plan| plan.tile.outputs).collect();
+        assert_eq!(outputs, [32, 64]);
+        assert!(common(&shapes).is_none());
+    }
+
+    /// A convolution has 24 tiles of 32 x 32, or half as many larger ones.
     #[test]
     fn counts_of_all_split_tiles_have_room() {
-        let shapes = [Shape { pixels: 32 * 40, outputs: 32 * 6, slabs: 200 }; 8];
-        let common = common(&shapes);
-        let split = common.plans.iter().zip(&shapes).filter(|(plan, _)| plan.splits > 1);
-        let tiles: usize = split.map(|(plan, shape)| plan.tile.count(shape)).sum();
-        assert!(tiles <= MAX_SPLIT_TILES, "{tiles}");
+        let shape = Shape { pixels: 64, outputs: 384, slabs: 9 };
+        assert!(common(&[shape; MAX_SPLIT_TILES / 24]).is_some());
+        assert!(common(&[shape; MAX_SPLIT_TILES / 12 + 1]).is_none());
     }
 
     #[test]
     fn device_without_room_for_a_tile_has_none() {
         let small = Facts { shared_per_block: 1 << 10, ..facts() };
         let shapes = [Shape { pixels: 49, outputs: 64, slabs: 4 }; 2];
-        assert!(CommonTile::new(&WARPS, &shapes, &small).is_none());
+        assert!(CommonTile::new(&WARPS, &alone(&shapes), &shapes, &small).is_none());
     }
 }

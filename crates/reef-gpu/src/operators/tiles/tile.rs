@@ -158,6 +158,11 @@ impl Tile {
         self.shared() + self.guard() <= facts.shared_per_block
     }
 
+    /// Returns whether both add the terms of a sum in the same order, so that its bits are the same.
+    pub(super) fn adds_as(&self, other: &Self) -> bool {
+        self.body == other.body && self.shares == other.shares
+    }
+
     fn guard(&self) -> u32 {
         match self.body {
             Body::Network | Body::Quantized => GUARD,
@@ -216,7 +221,7 @@ pub(in crate::operators) const WAVES: [Tile; 2] =
 /// warpgroups read, all up to the next 1024 bytes.
 const GUARD: u32 = 128;
 const GUARD_OF_GROUPS: u32 = 1024;
-pub(super) const SPLITS: [usize; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
+const SPLITS: [usize; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
 /// Maximum of blocks of a unit if sums are split.
 const MAX_SPLIT_BLOCKS: usize = 4;
 /// Maximum of bytes of partial sums.
@@ -250,7 +255,7 @@ impl Plan {
         tiles.iter().filter(has_room).flat_map(plans).filter(fits)
     }
 
-    pub(super) fn fits(&self, shape: &Shape, units: usize) -> bool {
+    fn fits(&self, shape: &Shape, units: usize) -> bool {
         self.splits == 1
             || self.splits * 2 <= self.tile.body.slabs(shape.slabs)
                 && self.splits * self.tile.count(shape) <= MAX_SPLIT_BLOCKS * units
@@ -279,7 +284,7 @@ impl Plan {
     }
 
     /// Slabs of a part of a sum.
-    pub(super) fn slabs(&self, shape: &Shape) -> usize {
+    fn slabs(&self, shape: &Shape) -> usize {
         self.tile.body.slabs(shape.slabs).div_ceil(self.splits)
     }
 }
