@@ -16,6 +16,8 @@ mod preempted;
 mod program;
 #[path = "networks/right.rs"]
 mod right;
+#[path = "networks/shared.rs"]
+mod shared;
 #[cfg(feature = "hip")]
 mod software;
 #[path = "networks/subject.rs"]
@@ -31,6 +33,7 @@ use preempted::*;
 use program::*;
 use reef::Device;
 use right::*;
+use shared::shared_launches_keep_the_bits;
 use tensors::{
     attention_agrees, functions_agree, joined_attention_agrees, kinds_agree, layers_agree,
 };
@@ -72,6 +75,7 @@ mod cpu {
         layers_agree("units=2", 1e-6);
         the_toy_adds_then_multiplies("units=2");
         a_lost_launch_is_found("units=2");
+        shared_launches_keep_the_bits("units=2", 9); // each by itself
         networks_can_be_preempted_at_every_launch("units=2");
         every_scheduler_leaves_every_network_as_it_is("");
         padding_changes_no_network("units=8&pin=0", "resnet18", 64);
@@ -142,7 +146,9 @@ mod cuda {
         the_toy_adds_then_multiplies("");
         a_lost_launch_is_found("");
         networks_can_be_preempted_at_every_launch("");
+        shared_launches_keep_the_bits("", 3);
         branches_can_be_preempted_at_every_launch("");
+        padding_leaves_branches_as_they_are("colocation=padded");
         graphs_give_what_launches_give("");
         graphs_that_start_early_give_what_launches_give("");
         every_scheduler_leaves_every_network_as_it_is("");
@@ -165,7 +171,9 @@ mod cuda {
             what_is_no_number_stays_none("precision=fp16", 2e-3);
             means_of_large_images_are_exact("precision=fp16", 1e-3);
             networks_can_be_preempted_at_every_launch("precision=fp16");
+            shared_launches_keep_the_bits("precision=fp16", 3);
             branches_can_be_preempted_at_every_launch("precision=fp16");
+            padding_leaves_branches_as_they_are("precision=fp16&colocation=padded");
             graphs_that_start_early_give_what_launches_give("precision=fp16");
             kinds_agree("precision=fp16", 100);
             layers_agree("precision=fp16", 2e-3);

@@ -92,6 +92,18 @@ pub(crate) fn padding_changes_no_network<D: Operators>(device: &D, rt: &str, siz
     assert!(stats.any(|stats| stats.padded_launches > 0), "nothing was padded");
 }
 
+/// Launches of several convolutions are padded with blocks of others, and pad them. When that
+/// happens is the machine's affair.
+#[cfg(feature = "cuda")]
+pub(crate) fn padding_leaves_branches_as_they_are<D: Operators>(device: &D) {
+    assert_eq!(device.colocation(), Colocation::Padded);
+    let load = || Subject::load(device, "inception_v3", 96).measured();
+    let (rt, be) = (load(), [load()]);
+    for _ in 0..5 {
+        run_colocated(device, Box::new(Reef::default()), &rt, &be, 20);
+    }
+}
+
 /// Whole queues run narrow next to real-time work that takes long, such as a task of this number of
 /// inferences.
 #[cfg(feature = "cuda")]
