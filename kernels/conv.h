@@ -309,7 +309,7 @@ __device__ __forceinline__ void convolve(reef::Block &block, const Conv &conv, u
     finish.write();
 }
 
-template <class Tile> __device__ __forceinline__ void convolve_one(reef::Turns &turns, const Conv &conv) {
+template <class Tile> __device__ __forceinline__ void convolve_alone(reef::Turns &turns, const Conv &conv) {
     reef::Block block(turns, reef::AHEAD);
     convolve<Tile>(block, conv, block.index);
 }
@@ -330,7 +330,7 @@ template <class Tile> __device__ __forceinline__ void convolve_group(reef::Turns
     convolve<Tile>(block, group.of[which], block.index - group.begins[which]);
 }
 
-// A kernel for a tile: `body` is `convolve_one`, or that of warpgroups.
+// A kernel for a tile: `body` is `convolve_alone`, or that of warpgroups.
 #define CONV_KERNEL(name, body, ...)                                    \
     typedef __VA_ARGS__ name##_tile;                                    \
     extern "C" __global__ void __launch_bounds__(name##_tile::THREADS,  \

@@ -12,7 +12,7 @@
 
 // A convolution with this tile of pixels and outputs, warps, and slabs under way.
 // The lists in operators/tiles/tile.rs say the same.
-#define CONV(name, ...) CONV_KERNEL(name, convolve_one, __VA_ARGS__)
+#define CONV(name, ...) CONV_KERNEL(name, convolve_alone, __VA_ARGS__)
 #define CONV_WARPS(bm, bn, wm, wn, wk, stages)                           \
     CONV(conv_tf32_##bm##x##bn, Warps<Tf32, bm, bn, wm, wn, wk, stages>) \
     CONV(conv_rounded_##bm##x##bn, Warps<RoundedTf32, bm, bn, wm, wn, wk, stages>) \

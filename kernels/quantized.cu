@@ -4,7 +4,7 @@
 #include "quantized_sums.h"
 
 // A convolution with this tile of pixels and outputs, warps, and slabs under way. `INT8` and `FP8` in operators/tiles/tile.rs say the same.
-#define CONV(name, ...) CONV_KERNEL(name, convolve_one, __VA_ARGS__)
+#define CONV(name, ...) CONV_KERNEL(name, convolve_alone, __VA_ARGS__)
 #define CONV_OF(format, Number, Terms, bm, bn, ...)                                                         \
     CONV(quantized_f16_##format##_##bm##x##bn, Quantized<Number, Warps<F16, bm, bn, __VA_ARGS__>>)          \
     CONV(quantized_##format##_##format##_##bm##x##bn, Quantized<Number, Warps<Terms, bm, bn, __VA_ARGS__>>) \

@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 
 template <class Tile> static u32 check(const char *name) {
-    return check_by<Tile>([](reef::Turns &turns, const Conv &c) { convolve_one<Tile>(turns, c); }, name);
+    return check_by<Tile>([](reef::Turns &turns, const Conv &c) { convolve_alone<Tile>(turns, c); }, name);
 }
 
 // Memory of which only what is touched is there.
@@ -44,7 +44,7 @@ static u32 check_widest() {
     reef::block_index = c.pixel_tiles - 1;
     run_block(Tile::THREADS, [&] {
         reef::Turns turns;
-        convolve_one<Tile>(turns, c);
+        convolve_alone<Tile>(turns, c);
     });
     if (output[last] == want) return 0;
     return printf("widest input: [%u] is %g, not %g\n", last, output[last], want), 1;
