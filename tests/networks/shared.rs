@@ -28,9 +28,9 @@ pub(crate) fn shared_launches_keep_the_bits<D: Operators>(device: &D, launches: 
         let group = Group::new(device, &convs);
         run_alone(device, &group.behind_fills(&group.one_by_one(device), 1));
         let want = group.outputs(device);
-        let together = group.together(device);
-        count += together.len();
-        let commands = group.behind_fills(&together, 4);
+        let shared = group.shared(device);
+        count += shared.len();
+        let commands = group.behind_fills(&shared, 4);
         let config = Config::default().level(PreemptLevel::All);
         let (mut submitter, queue) = VirtualQueue::enable(device, config).unwrap();
         for turn in 0..TURNS {
@@ -53,7 +53,7 @@ pub(crate) fn shared_launches_keep_the_bits<D: Operators>(device: &D, launches: 
 /// Two with one kind of input, three with long sums, four with windows, functions and ends of all
 /// kinds, two of which write channels of one storage.
 fn groups() -> [Vec<Conv2d>; 3] {
-    let (picture, images) = ([1, 64, 14, 14], [2, 32, 10, 10]);
+    let (square, images) = ([1, 64, 14, 14], [2, 32, 10, 10]);
     let long = conv([1, 192, 8, 8], 64, [3, 3], 1);
     let half = |first, size| {
         let whole = conv(images, 40, size, 1);
@@ -62,7 +62,7 @@ fn groups() -> [Vec<Conv2d>; 3] {
     let swish =
         Conv2d { relu: false, function: Some(Function::Swish), ..conv(images, 24, [1, 1], 1) };
     [
-        vec![conv(picture, 96, [1, 1], 1), conv(picture, 64, [3, 3], 2)],
+        vec![conv(square, 96, [1, 1], 1), conv(square, 64, [3, 3], 2)],
         vec![conv([1, 512, 8, 8], 64, [1, 1], 1), long, long],
         vec![half(0, [1, 7]), half(40, [7, 1]), conv(images, 30, [5, 5], 1), swish],
     ]
@@ -122,7 +122,7 @@ impl<D: Operators> Group<D> {
         each.flat_map(|(k, op)| device.operator(op, &self.operands(k)).unwrap()).collect()
     }
 
-    fn together(&self, device: &D) -> Vec<Launch<D>> {
+    fn shared(&self, device: &D) -> Vec<Launch<D>> {
         let each = self.ops.iter().enumerate();
         let group: Vec<_> = each.map(|(k, op)| (op, self.operands(k))).collect();
         device.operator_group(&group).unwrap()

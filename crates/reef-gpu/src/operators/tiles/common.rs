@@ -67,12 +67,12 @@ mod tests {
     }
 
     /// Plans of each by itself.
-    fn alone(shapes: &[Shape]) -> Vec<Plan> {
+    fn plans(shapes: &[Shape]) -> Vec<Plan> {
         shapes.iter().map(|shape| Plan::new(&WARPS, shape, &facts())).collect()
     }
 
     fn common(shapes: &[Shape]) -> Option<CommonTile> {
-        CommonTile::new(&WARPS, &alone(shapes), shapes, &facts())
+        CommonTile::new(&WARPS, &plans(shapes), shapes, &facts())
     }
 
     #[test]
@@ -80,7 +80,7 @@ mod tests {
         let shapes = [192, 128, 128].map(|outputs| Shape { pixels: 289, outputs, slabs: 6 });
         let common = common(&shapes).unwrap();
         assert!(common.plans.iter().all(|plan| plan.tile == common.plans[0].tile));
-        let each = alone(&shapes).into_iter().zip(&shapes);
+        let each = plans(&shapes).into_iter().zip(&shapes);
         let one_by_one: f64 = each.map(|(plan, shape)| plan.micros(shape, &facts())).sum();
         assert!(common.micros < 0.6 * one_by_one, "{common:?}");
     }
@@ -90,9 +90,9 @@ mod tests {
     fn sums_keep_the_parts_that_they_have_by_themselves() {
         let shape = |outputs, slabs| Shape { pixels: 64, outputs, slabs };
         let shapes = [shape(384, 9), shape(384, 9), shape(384, 32), shape(192, 10)];
-        let (plans, alone) = (common(&shapes).unwrap().plans, alone(&shapes));
+        let (shared, alone) = (common(&shapes).unwrap().plans, plans(&shapes));
         let splits = |plans: &[Plan]| plans.iter().map(|plan| plan.splits).collect::<Vec<_>>();
-        assert_eq!(splits(&plans), splits(&alone));
+        assert_eq!(splits(&shared), splits(&alone));
         assert!(alone[2].splits > alone[0].splits && alone[0].splits > 1, "{alone:?}");
     }
 
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn convolutions_that_add_in_different_orders_have_none() {
         let shapes = [64, 256].map(|outputs| Shape { pixels: 3136, outputs, slabs: 1 });
-        let outputs: Vec<_> = alone(&shapes).iter().map(|plan| plan.tile.outputs).collect();
+        let outputs: Vec<_> = plans(&shapes).iter().map(|plan| plan.tile.outputs).collect();
         assert_eq!(outputs, [32, 64]);
         assert!(common(&shapes).is_none());
     }
@@ -118,6 +118,6 @@ mod tests {
     fn device_without_room_for_a_tile_has_none() {
         let small = Facts { shared_per_block: 1 << 10, ..facts() };
         let shapes = [Shape { pixels: 49, outputs: 64, slabs: 4 }; 2];
-        assert!(CommonTile::new(&WARPS, &alone(&shapes), &shapes, &small).is_none());
+        assert!(CommonTile::new(&WARPS, &plans(&shapes), &shapes, &small).is_none());
     }
 }
