@@ -158,7 +158,7 @@ impl Tile {
         self.shared() + self.guard() <= facts.shared_per_block
     }
 
-    /// Returns whether both add the terms of a sum in the same order, so that its bits are the same.
+    /// Returns whether both add the terms of a sum in one order, so that its bits are the same.
     pub(super) fn adds_as(&self, other: &Self) -> bool {
         self.body == other.body && self.shares == other.shares
     }
