@@ -95,7 +95,7 @@ impl<D: Operators> Group<D> {
             let [weights, bias] = op.constants().map(|len| Seeded(10 + k as u64).input(len));
             constants.push(device.pack(op, &weights, &bias).unwrap());
             let output = Storage { buffer: &memory, offset: k * APART };
-            write_native(device, &floats, *op.input(), k as u64, output);
+            write_native(device, &floats, op.input(), k as u64, output);
         }
         Self { ops, memory, constants, scratch: device.alloc(SCRATCH).unwrap() }
     }
@@ -145,20 +145,23 @@ impl<D: Operators> Group<D> {
     }
 }
 
-/// Writes the image of `seed` as the device lays it out; `floats` holds it on the way.
+/// Writes an image of `seed` as the device lays out `image`; `floats` holds it on the way.
 fn write_native<D: Operators>(
     device: &D,
     floats: &D::Buffer,
-    output: Tensor,
+    image: &Tensor,
     seed: u64,
     to: Storage<'_, D>,
 ) {
-    let input = Tensor { layout: Layout::Nchw, ..output };
+    // Each pixel is an image: every device has a kernel for that.
+    let Tensor { batch, channels, height, width, .. } = *image;
+    let shape = [batch * height * width, channels, 1, 1];
+    let [input, output] = [Layout::Nchw, Layout::Native].map(|layout| Tensor::new(layout, shape));
     let values = Seeded(seed).input(input.elements());
     let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     device.write(floats, 0, &bytes).unwrap();
     let op = Op::ScaleShift(ScaleShift { input, output, relu: false });
-    let [ones, zeros] = [1.0, 0.0].map(|value| vec![value; input.channels]);
+    let [ones, zeros] = [1.0, 0.0].map(|value| vec![value; channels]);
     let constants = device.pack(&op, &ones, &zeros).unwrap();
     let operands = Operands {
         input: Storage { buffer: floats, offset: 0 },
