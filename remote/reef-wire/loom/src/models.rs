@@ -6,6 +6,7 @@ use crate::writer::{Source, Writer};
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
+use std::time::Duration;
 
 /// Numbers that were pushed.
 struct Numbers(Vec<u32>);
@@ -80,6 +81,25 @@ fn pushed_frames_are_sent_once_in_order() {
         shared.0.stop();
         writer.join().unwrap();
         assert_eq!(shared.1.sent.lock().unwrap().len(), 3, "nothing is sent twice");
+    });
+}
+
+/// The last number is sent before the connection breaks, also while another thread sends.
+#[test]
+fn last_frame_is_sent_next_to_another_send() {
+    check(3, || {
+        let shared = Arc::new((Writer::new(Numbers(Vec::new())), Line::default()));
+        let writer = thread::spawn({
+            let shared = shared.clone();
+            move || shared.0.run(|batch| shared.1.send(batch))
+        });
+        shared.0.push(|numbers| numbers.0.push(10));
+        shared.0.with(|numbers| numbers.0.push(99));
+        let is_sent = shared.0.flush_within(Duration::ZERO, |batch| shared.1.send(batch));
+        assert!(is_sent && shared.1.sent.lock().unwrap().contains(&99));
+        shared.0.stop();
+        writer.join().unwrap();
+        assert_eq!(*shared.1.sent.lock().unwrap(), [10, 99]);
     });
 }
 

@@ -13,9 +13,8 @@
 //! All decisions are made under one lock, so a push is seen by step 3 or sees its note. A thread
 //! that flushes sends one batch and leaves the rest to the writer's thread, so its time is bounded.
 
-#[cfg(not(loom))]
-use super::sync::MutexGuard;
-use super::sync::{Condvar, Mutex, lock, wait};
+use super::sync::{Condvar, Mutex, MutexGuard, lock, wait};
+use std::time::{Duration, Instant};
 
 /// Maximum number of polls of the writer's thread after a batch, before it sleeps. Models have no
 /// time: there it sleeps at once.
@@ -24,12 +23,33 @@ const MAX_POLLS: u32 = if cfg!(loom) { 0 } else { 40 };
 #[cfg(not(loom))]
 fn poll_later<'a, T>(work: &Condvar, state: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
     /// Time between two polls; the system makes about twice as much of it.
-    const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_micros(50);
+    const POLL_INTERVAL: Duration = Duration::from_micros(50);
     super::sync::wait_for(work, state, POLL_INTERVAL)
 }
 
 #[cfg(loom)]
 use super::sync::wait as poll_later;
+
+/// Sleeps until the condition is notified. `None` once the time has come.
+#[cfg(not(loom))]
+fn wait_until<'a, T>(
+    condition: &Condvar,
+    state: MutexGuard<'a, T>,
+    end: Instant,
+) -> Option<MutexGuard<'a, T>> {
+    let left = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
+    Some(super::sync::wait_for(condition, state, left))
+}
+
+/// Models have no time: there it never comes.
+#[cfg(loom)]
+fn wait_until<'a, T>(
+    condition: &Condvar,
+    state: MutexGuard<'a, T>,
+    _end: Instant,
+) -> Option<MutexGuard<'a, T>> {
+    Some(wait(condition, state))
+}
 
 /// Frames to be sent.
 pub(crate) trait Source {
@@ -100,6 +120,24 @@ impl<S: Source> Writer<S> {
         drop(state);
         send(batch);
         self.end_send();
+    }
+
+    /// As [`flush`](Self::flush), but waits while another thread sends, for this time at most: what
+    /// is there has been sent when this returns true.
+    pub(crate) fn flush_within(&self, time: Duration, send: impl FnOnce(S::Batch)) -> bool {
+        let end = Instant::now() + time;
+        let mut state = lock(&self.state);
+        while state.is_sending {
+            state.is_awaited = true;
+            let Some(woken) = wait_until(&self.idle, state, end) else { return false };
+            state = woken;
+        }
+        let Some(batch) = state.source.take() else { return true };
+        state.is_sending = true;
+        drop(state);
+        send(batch);
+        self.end_send();
+        true
     }
 
     /// Sends until the source has room, or another batch is not to be had. Waits while another

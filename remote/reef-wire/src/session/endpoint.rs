@@ -19,6 +19,9 @@ use std::time::Duration;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+/// Time that the end of a session waits for another thread's send.
+const END_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// Receiver of the peer's messages.
 pub trait Handler: Send {
     /// Handles one message. Messages come in order, one at a time, each once. Called by the thread
@@ -263,6 +266,8 @@ impl Endpoint {
     }
 
     /// Ends the session, and tells the peer why. What was pushed before is lost unless it was sent.
+    /// Waits for a thread that is sending, for a second at most: it may wait for a peer that reads
+    /// nothing.
     pub fn end(&self, why: Error) {
         let text = match &why {
             Error::Ended(text) => text.clone(),
@@ -270,7 +275,7 @@ impl Endpoint {
         };
         if self.end.set(why).is_ok() {
             self.writer.with(|outbox| outbox.push_last(OP_END, text.as_bytes()));
-            self.flush();
+            self.writer.flush_within(END_TIMEOUT, |batch| self.send(&batch));
             self.cut();
         }
         self.writer.stop();
