@@ -10,8 +10,8 @@
 //! process that can't be suspended is unlocked and goes on. A restore is not begun unless the
 //! memory is there, because a process whose restore fails is lost.
 //!
-//! A program that was started as swappable moves its own memory first, by half of the
-//! processors, and the driver what is left: contexts, and small allocations.
+//! A program that was started as swappable moves its own memory first, by several threads, and the
+//! driver what is left: contexts, and small allocations.
 //!
 //! The caller must not die in the middle of a step: the driver then holds the process locked.
 //! `reef` makes these calls from a process of their own that ignores signals.

@@ -2,6 +2,7 @@
 
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
 /// Maximum number of spans that are kept.
 pub const MAX_SPANS: usize = 128;
@@ -81,6 +82,14 @@ impl Spans {
         Some(self.since.load(Relaxed)).filter(|since| *since != 0).map(Time)
     }
 
+    /// Returns whether a span is open, or the last one ended less than `time` before `now`.
+    pub fn is_recent(&self, now: Time, time: Duration) -> bool {
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let last = self.behind(self.ended().saturating_sub(1));
+        let is_recent = |(_, end): &(Time, Time)| now.0.saturating_sub(end.0) < nanos;
+        self.since().is_some() || last.iter().any(is_recent)
+    }
+
     /// Returns the spans that ended after the first `seen`, as far as they are kept.
     pub fn behind(&self, seen: u64) -> Vec<(Time, Time)> {
         let ended = self.ended();
@@ -112,12 +121,26 @@ mod tests {
     }
 
     #[test]
+    fn span_is_recent_while_it_is_open_and_for_a_time_after_its_end() {
+        let (spans, time) = (Spans::default(), Duration::from_nanos(10));
+        assert!(!spans.is_recent(Time(5), time), "there was none");
+        for begin in [100, 200] {
+            spans.begin(Time(begin));
+            assert!(spans.is_recent(Time(begin + 90), time), "it is open");
+            spans.end(Time(begin + 50));
+            let at = [50, 59, 60, 90].map(|at| spans.is_recent(Time(begin + at), time));
+            assert_eq!(at, [true, true, false, false]);
+        }
+    }
+
+    #[test]
     fn any_words_of_a_guest_give_wrong_numbers_and_no_harm() {
         let spans = Spans::default();
         let words = [&spans.since, &spans.total, &spans.ended];
         words.into_iter().for_each(|word| word.store(u64::MAX, Relaxed));
         assert_eq!(spans.total(Time(7)), u64::MAX);
         assert!(spans.behind(0).len() <= MAX_SPANS);
+        assert!(spans.is_recent(Time(7), Duration::MAX));
         spans.end(Time(7));
         assert!(Time::now() > Time(0));
     }

@@ -32,6 +32,13 @@ pub(crate) fn devices() -> Vec<&'static Device> {
     memberships().iter().filter_map(|member| member.device()).collect()
 }
 
+/// Returns whether no real-time work has used this process's devices of late. False if no daemon
+/// says so.
+pub(crate) fn is_undisturbed() -> bool {
+    let devices = devices();
+    !devices.is_empty() && devices.iter().all(|device| device.is_undisturbed())
+}
+
 /// Returns the devices that a daemon has joined, with their UUIDs.
 pub(crate) fn joined() -> Vec<(&'static Device, Uuid)> {
     let joined = |member: &&'static Membership| {

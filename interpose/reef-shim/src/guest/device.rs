@@ -8,6 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
+/// Time after a hold for which real-time work is expected again. Memory that is about to leave the
+/// device may first wait for work, and its guest isn't held any more.
+const RECENT_HOLD: Duration = Duration::from_secs(10);
+
 /// Number of joined devices.
 static JOINED: AtomicU64 = AtomicU64::new(0);
 
@@ -81,6 +85,14 @@ impl Device {
     /// Returns whether a daemon has this guest, so that it may be held.
     pub(crate) fn has_daemon(&self) -> bool {
         self.guest.load(Ordering::Relaxed) != 0
+    }
+
+    /// Returns whether this is a best-effort guest that its daemon has not held of late: no
+    /// real-time work uses the device.
+    pub(super) fn is_undisturbed(&self) -> bool {
+        let has_daemon = self.has_daemon() && !self.is_orphaned.load(Ordering::Relaxed);
+        let is_recent = || self.page.spans.is_recent(Time::now(), RECENT_HOLD);
+        has_daemon && !self.is_real_time() && !is_recent()
     }
 
     /// Returns the number of launches for each mark.

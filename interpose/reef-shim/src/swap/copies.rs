@@ -9,12 +9,15 @@
 //!
 //! Other programs work on the same processors meanwhile, real-time ones too, and another program
 //! may move in the other direction. So there are threads for half of the processors, they sleep
-//! while the device copies, and they have a lower priority.
+//! while the device copies, and they have a lower priority. A departure has a thread for each
+//! processor if no real-time work has held this program of late. A return has not: a program that
+//! is away isn't held, so it does not know, and its pages of the host are there.
 
 use super::calls::{self, Refused, check};
 use super::host::HostMemory;
 use crate::driver::calls::{self as driver};
 use crate::driver::state::Inside;
+use crate::guest::attach;
 use std::ffi::c_void;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;
@@ -23,6 +26,8 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 const CHUNK_BYTES: usize = 4 << 20;
 /// More threads gain nothing where pages are there.
 const MAX_THREADS: usize = 8;
+/// More threads gain nothing in new pages.
+const MAX_THREADS_ALONE: usize = 16;
 /// Copies have a nice value that is higher by this than the program's.
 const NICE: i32 = 5;
 /// `CU_MEMHOSTALLOC_PORTABLE`, `CU_STREAM_NON_BLOCKING`.
@@ -98,7 +103,8 @@ pub(super) fn copy<S: Steps>(
     let count = |range: &Range| AtomicUsize::new(range.bytes.div_ceil(CHUNK_BYTES));
     let left: Vec<AtomicUsize> = ranges.iter().map(count).collect();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = thread_count(processors).min(chunks.len());
+    let is_alone = direction == Direction::ToHost && attach::is_undisturbed();
+    let threads = thread_count(processors, is_alone).min(chunks.len());
     let (next, failed) = (AtomicUsize::new(0), Mutex::new(None));
     std::thread::scope(|scope| {
         for _ in 0..threads {
@@ -128,11 +134,13 @@ pub(super) fn copy<S: Steps>(
     failed.map_or(Ok(()), Err)
 }
 
-/// Returns the number of threads that copy in one direction. With 16 of them on 16 processors a
-/// program that leaves by itself is faster (4.2 GiB in 0.62 instead of 0.88 s, H200, 2026-11-26).
-/// But a program does not know its neighbours, and real-time ones waited longer.
-fn thread_count(processors: usize) -> usize {
-    (processors / 2).clamp(1, MAX_THREADS)
+/// Returns the number of threads that copy in one direction.
+fn thread_count(processors: usize, is_alone: bool) -> usize {
+    if is_alone {
+        processors.clamp(1, MAX_THREADS_ALONE)
+    } else {
+        (processors / 2).clamp(1, MAX_THREADS)
+    }
 }
 
 /// Lowers the priority of this thread.
@@ -253,9 +261,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn copies_leave_half_of_the_processors() {
-        let all = [1, 2, 3, 8, 16, 64].map(thread_count);
+    fn copies_leave_half_of_the_processors_to_real_time_work() {
+        let all = [1, 2, 3, 8, 16, 64].map(|processors| thread_count(processors, false));
         assert_eq!(all, [1, 1, 1, 4, 8, 8]);
+        let all = [1, 2, 3, 8, 16, 64].map(|processors| thread_count(processors, true));
+        assert_eq!(all, [1, 2, 3, 8, 16, 16]);
     }
 
     #[test]

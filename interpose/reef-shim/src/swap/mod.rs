@@ -2,8 +2,8 @@
 //!
 //! The driver's own way (`cuCheckpointProcess*`) copies at about 2 GB/s. Here each large allocation
 //! is made of pieces of physical memory, mapped one after the other at its address. To leave, they
-//! are copied to the host by half of the processors, through pinned buffers, and each is released
-//! once it has been copied; the address stays reserved. To return, other pieces are mapped there
+//! are copied to the host by several threads, through pinned buffers, and each is released once it
+//! has been copied; the address stays reserved. To return, other pieces are mapped there
 //! and filled, and the host's pages of each are released. So one program can return while another
 //! one leaves: each takes memory of the device or pages of the host as they become free.
 //!
