@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::record::Suspended;
 use crate::written::accounts::Account;
 use crate::written::criu::{LOG, PID_FILE};
+use crate::written::file_hash;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -64,9 +65,8 @@ struct Image {
 
 impl Image {
     fn of(path: &Path) -> io::Result<Self> {
-        let mut hasher = blake3::Hasher::new();
-        let bytes = hasher.update_reader(reef_files::regular(path)?)?.count();
-        Ok(Self { bytes, hash: hasher.finalize().to_hex().to_string() })
+        let (bytes, hash) = file_hash::of(path)?;
+        Ok(Self { bytes, hash: hash.to_hex().to_string() })
     }
 }
 

@@ -7,6 +7,7 @@
 pub(crate) mod absence;
 pub(crate) mod accounts;
 pub(crate) mod criu;
+mod file_hash;
 pub(crate) mod files;
 mod proc;
 pub(crate) mod tree;
