@@ -6,7 +6,8 @@
 Needs NVIDIA's driver and nothing else; `checkpoint` needs version 570. Real-time work is stood for by three probes: a byte to another process
 and back, a kernel of one thread, and a copy of 4 bytes to the host. Prints p50, p99 and the longest time of each in milliseconds, and how
 much of the part was done. `touch` writes --gib of new host memory twice, the second time in pages that the machine has used before; it
-comes first, because later parts use pages, too. `checkpoint` makes --cycles round trips of a process with 64 MiB.
+comes first, because later parts use pages, too. `dma` has 16 chunks of 4 MiB under way in each direction, `dma-few` 2. `memcpy-idle` has the
+policy SCHED_IDLE. `checkpoint` makes --cycles round trips of a process with 64 MiB.
 """
 import argparse
 import ctypes
@@ -166,8 +167,10 @@ def write_pages(bytes):
     libc.munmap(at, bytes)
 
 
-def memcpy(begin, stop, nice):
+def memcpy(begin, stop, nice, is_idle=False):
     os.nice(nice)
+    if is_idle:
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     count, bytes = 8, 256 * MIB
     from_, to = [pages(bytes) for _ in range(count)], [pages(CHUNK) for _ in range(count)]
     in_threads(count, lambda number: libc.memset(from_[number], 1, bytes))
@@ -186,9 +189,8 @@ def memcpy(begin, stop, nice):
     return f"{sum(done) / (time.monotonic() - start) / 1e9:.1f} GB/s"
 
 
-def dma(begin, stop, is_out):
+def dma(begin, stop, is_out, count):
     driver = Driver()
-    count = 16
     host, device, streams = driver.pinned(count * CHUNK), driver.device_memory(count * CHUNK), [driver.stream() for _ in range(8)]
     events = [c_void_p() for _ in range(count)]
     [driver("cuEventCreate", byref(event), SLEEPING) for event in events]
@@ -301,7 +303,9 @@ def parts(options):
         "spin-twice": [(spin,)] * (2 * processors),
         "memcpy": [(memcpy, 0)] * 2,
         "memcpy-nice": [(memcpy, 5)] * 2,
-        "dma": [(dma, True), (dma, False)],
+        "memcpy-idle": [(memcpy, 0, True)] * 2,
+        "dma": [(dma, True, 16), (dma, False, 16)],
+        "dma-few": [(dma, True, 2), (dma, False, 2)],
         "pieces": [(pieces,)] * 2,
         "pin": [(pin,)] * 2,
         "info": [(info,)],
