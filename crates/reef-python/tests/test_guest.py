@@ -1,10 +1,15 @@
 """Phases of programs under the library for unmodified ones, on a driver for tests."""
 
+import contextlib
+import http.client
+import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 from pathlib import Path
@@ -72,6 +77,29 @@ for line in sys.stdin:
         print(repr(eval(line)), flush=True)
     except Exception as error:
         print(f"{type(error).__name__}, {isinstance(error, PermissionError)}: {error}", flush=True)
+"""
+
+# A model whose requests launch a kernel, and wait for the file that they name.
+MODEL = PROGRAM.partition("def begin")[0] + """
+import time
+import reef.serve
+
+class Work(reef.serve.Model):
+    inputs = {"go": str}
+    outputs = {"code": int}
+
+    def load(self, device):
+        while joined() != "be":
+            time.sleep(0.01)  # sleep: poll of a condition
+
+    def infer(self, request):
+        code = launch()
+        open(request["go"] + ".begun", "w").close()
+        while not os.path.exists(request["go"]):
+            time.sleep(0.01)  # sleep: poll of a condition
+        return {"code": code}
+
+reef.serve.run(Work)
 """
 
 
@@ -146,11 +174,11 @@ HELD = "reef.guest.status().is_held"
 
 @unittest.skipIf(COMMAND is None or not LIBRARY.exists() or DRIVER is None, "no driver for tests")
 class Phases(unittest.TestCase):
-    def start(self, right):
+    def start(self, right, prepare=lambda folder: []):
         folder = Path(tempfile.mkdtemp(prefix="reef-phases-"))
         self.addCleanup(shutil.rmtree, folder)
-        settings = [f"rights.owner={right}", "guests.hold_ms=60000"]
-        flags = [flag for setting in settings for flag in ("--set", setting)]
+        settings = [f"rights.owner={right}", "guests.hold_ms=60000", "times.request_ms=600000"]
+        flags = [flag for setting in settings for flag in ("--set", setting)] + prepare(folder)
         command = [COMMAND, "serve", "--device", "cpu:0?units=1", "--guests", "--socket-dir"]
         with open(folder / "log", "wb") as log:
             daemon = subprocess.Popen(
@@ -190,6 +218,57 @@ class Phases(unittest.TestCase):
         other.until(HELD, "True")
         program.child.kill()
         other.until(HELD, "False")
+
+    def put_model(self, folder):
+        """Puts the model into a repository. Returns the daemon's options for it."""
+        self.folder, version = folder, folder / "models/work/1"
+        version.mkdir(parents=True)
+        variables = {"LD_PRELOAD": str(LIBRARY), "REEF_CUDA": DRIVER, "REEF_CLASS": "be"}
+        variables["REEF_GUESTS"] = str(folder / "sockets/guests.sock")
+        env = ", ".join(f"{name} = {json.dumps(value)}" for name, value in variables.items())
+        command = json.dumps([sys.executable, "model.py"])
+        text = f'engine = "process"\n[process]\ncommand = {command}\nenv = {{ {env} }}\n'
+        (version / "model.py").write_text(MODEL)
+        (version.parent / "model.toml").write_text(text)
+        for path in [folder, *folder.rglob("*")]:
+            path.chmod(0o755)  # a daemon starts no program that others may write
+        return ["--repository", str(folder / "models"), "--load", "work", "--set", "models.processes=true"]
+
+    def ask(self, go, class_name):
+        """The answer to a request, once the file is there."""
+        tensor = {"name": "go", "datatype": "BYTES", "shape": [1], "data": [str(go)]}
+        headers = {"content-type": "application/json", "reef-class": class_name}
+        with contextlib.closing(http.client.HTTPConnection("localhost", timeout=600)) as connection:
+            connection.sock = socket.socket(socket.AF_UNIX)
+            connection.sock.connect(str(self.folder / "sockets/http.sock"))
+            connection.request("POST", "/v2/models/work/infer", json.dumps({"inputs": [tensor]}), headers)
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
+
+    def until_there(self, path, said):
+        end = time.monotonic() + 120
+        while not path.exists():
+            self.assertFalse(said, "it has ended before")
+            self.assertLess(time.monotonic(), end, (self.folder / "log").read_text())
+            time.sleep(0.01)  # sleep: poll of a condition
+
+    def test_request_to_a_model_holds_others_if_it_is_real_time(self):
+        _, other = self.start("{ rt = true }", self.put_model)
+        self.until_there(self.folder / "sockets/http.sock", [])
+        for number, class_name in enumerate(["rt", "be", "rt"]):
+            go, said = self.folder / f"go{number}", []
+            asks = threading.Thread(target=lambda: said.append(self.ask(go, class_name)), daemon=True)
+            asks.start()
+            self.until_there(self.folder / f"go{number}.begun", said)
+            if class_name == "rt":
+                other.until(HELD, "True")
+            else:
+                self.assertEqual(other.says(HELD), "False")
+            go.touch()
+            asks.join()
+            status, answer = said[0]
+            self.assertEqual((status, answer.get("outputs", [{}])[0].get("data")), (200, [0]), answer)
+            other.until(HELD, "False")
 
     def test_phase_without_the_right_is_a_permission_error(self):
         program, other = self.start("{ control = true }")
