@@ -26,7 +26,7 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 const CHUNK_BYTES: usize = 4 << 20;
 /// More threads gain nothing where pages are there.
 const MAX_THREADS: usize = 8;
-/// More threads gain nothing in new pages.
+/// More were not measured.
 const MAX_THREADS_ALONE: usize = 16;
 /// Copies have a nice value that is higher by this than the program's.
 const NICE: i32 = 5;
