@@ -49,7 +49,7 @@ pub trait Backends {
     ///
     /// # Errors
     ///
-    /// The device's.
+    /// Returns an error of the device.
     fn visit<V: Visit>(name: &DeviceName<'_>, visit: V) -> Result<Visited<V>>;
 }
 
@@ -152,7 +152,7 @@ built_in! {
 ///
 /// # Errors
 ///
-/// As [`with_device`](crate::with_device).
+/// Returns the errors of [`with_device`](crate::with_device).
 pub fn with_device_of<B: Backends, V: Visit>(name: &str, visit: V) -> Result<V::Output> {
     let name = DeviceName::parse(name)?;
     match B::visit(&name, visit)? {

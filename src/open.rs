@@ -48,7 +48,7 @@ pub fn with_device<V: Visit>(name: &str, visit: V) -> Result<V::Output> {
 ///
 /// # Errors
 ///
-/// As [`with_device`], for each; `Invalid` if the backends differ.
+/// Returns the errors of [`with_device`], for each; `Invalid` if the backends differ.
 pub fn with_devices<V: VisitAll>(names: &str, visit: V) -> Result<V::Output> {
     visit_all(&resolved(names), visit)
 }

@@ -22,7 +22,7 @@ pub struct Track {
 ///
 /// # Errors
 ///
-/// Those of `to`.
+/// Returns the errors of `to`.
 pub fn write(to: &mut impl Write, events: impl IntoIterator<Item = Value>) -> io::Result<()> {
     write!(to, "{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;
     let mut between = "\n";

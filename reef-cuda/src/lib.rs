@@ -67,7 +67,8 @@ pub type Queue = reef_gpu::Queue<Context>;
 ///
 /// # Errors
 ///
-/// `NotFound` if there is no driver library, saying where it was looked for; the driver's.
+/// `NotFound` if there is no driver library, saying where it was looked for; an error of the
+/// driver.
 pub fn devices() -> Result<Vec<String>> {
     let driver = Driver::get()?;
     (0..facts::count(driver)?).map(|ordinal| facts::describe(driver, ordinal)).collect()

@@ -31,7 +31,7 @@ impl Transfers {
     ///
     /// # Errors
     ///
-    /// The driver's.
+    /// Returns an error of the driver.
     pub fn open(device: &Gpu<Context>) -> Result<Self> {
         let stream = device.vendor().open_stream(StreamKind::RealTime)?;
         Ok(Self { device: device.clone(), stream })
@@ -46,7 +46,7 @@ impl Transfers {
     ///
     /// # Errors
     ///
-    /// `DeviceLost`; the driver's.
+    /// `DeviceLost`; an error of the driver.
     pub fn is_idle(&self) -> Result<bool> {
         // SAFETY: the stream is open for as long as `self`.
         unsafe { self.context().is_idle(self.stream) }
@@ -56,7 +56,7 @@ impl Transfers {
     ///
     /// # Errors
     ///
-    /// `DeviceLost`; the driver's.
+    /// `DeviceLost`; an error of the driver.
     pub fn default_is_idle(&self) -> Result<bool> {
         // SAFETY: the driver has this stream for as long as the context is there.
         unsafe { self.context().is_idle(Stream(LEGACY as CUstream)) }
@@ -71,7 +71,7 @@ impl Transfers {
     ///
     /// # Errors
     ///
-    /// `DeviceLost`; the driver's.
+    /// `DeviceLost`; an error of the driver.
     pub unsafe fn copy(&self, to: u64, from: u64, bytes: usize) -> Result<()> {
         let (context, stream) = (self.context(), self.stream);
         if bytes == 0 {

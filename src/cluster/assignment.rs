@@ -19,7 +19,7 @@ pub trait PlacedClient<D: Device>: Sized + sealed::Sealed {
     ///
     /// # Errors
     ///
-    /// The device's.
+    /// Returns an error of the device.
     fn open(dispatcher: &Dispatcher<D>, config: ClientConfig) -> Result<Self>;
 }
 

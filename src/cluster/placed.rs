@@ -73,9 +73,9 @@ impl<D: Device, C: PlacedClient<D>, M, E: Failure> Placed<D, C, M, E> {
     ///
     /// # Errors
     ///
-    /// Those of `request` while the device is well; `DeviceLost` if the client may not move, or if
-    /// the second device was lost as well, which a third one is spared; `Unplaced` if no device
-    /// takes it.
+    /// Returns the errors of `request` while the device is well; `DeviceLost` if the client may not
+    /// move, or if the second device is lost as well: no third one is tried; `Unplaced` if no
+    /// device takes it.
     pub fn run<T>(
         &mut self,
         mut request: impl FnMut(&mut C, &mut M) -> Result<T, E>,
@@ -98,8 +98,8 @@ impl<D: Device, C: PlacedClient<D>, M, E: Failure> Placed<D, C, M, E> {
     ///
     /// # Errors
     ///
-    /// As [`parts`](Self::parts); `DeviceLost` if requests of this client met the loss of several
-    /// devices and none has succeeded in between.
+    /// Returns the errors of [`parts`](Self::parts); `DeviceLost` if requests of this client met
+    /// the loss of several devices and none has succeeded in between.
     pub fn recover(&mut self, error: &E) -> Result<bool, E> {
         let Some(error) = error.device_error() else { return Ok(false) };
         if !self.assignment.node.is_lost_after(error) {

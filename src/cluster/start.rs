@@ -62,7 +62,7 @@ impl<D: Device> Cluster<D> {
     ///
     /// # Errors
     ///
-    /// `Invalid` without devices, or if two are the same one; those of [`Dispatcher::start`].
+    /// `Invalid` without devices, or if two are the same one; the errors of [`Dispatcher::start`].
     pub fn start(devices: Vec<D>, scheduler: impl Fn() -> Box<dyn Scheduler>) -> Result<Self> {
         let infos: Vec<_> = devices.iter().map(Device::info).collect();
         if devices.is_empty() {
@@ -93,7 +93,8 @@ impl<D: Device> Cluster<D> {
     ///
     /// # Errors
     ///
-    /// `Unplaced` if no device takes it; those of `build` that another device would give as well.
+    /// `Unplaced` if no device takes it; the errors of `build` that another device would give as
+    /// well.
     pub fn real_time<M, E: Failure>(
         &self,
         demand: Demand,
@@ -108,7 +109,7 @@ impl<D: Device> Cluster<D> {
     ///
     /// # Errors
     ///
-    /// As [`real_time`](Self::real_time).
+    /// Returns the errors of [`real_time`](Self::real_time).
     pub fn best_effort<M, E: Failure>(
         &self,
         demand: Demand,

@@ -73,8 +73,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`submit`](Self::submit); those of the device, which prepares a side for its first
-    /// request.
+    /// Returns the errors of [`submit`](Self::submit); an error of the device, which prepares a
+    /// side for its first request.
     pub fn submit_on(
         &self,
         network: &Network,
@@ -88,7 +88,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`submit_on`](Self::submit_on).
+    /// Returns the errors of [`submit_on`](Self::submit_on).
     pub fn submit_in(
         &self,
         turn: &mut Turn<'_>,

@@ -76,7 +76,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// As [`dispatcher`](Self::dispatcher); `Invalid`: the reserve.
+    /// Returns the errors of [`dispatcher`](Self::dispatcher); `Invalid` for the reserve.
     pub fn dispatcher_with(&self, scheduler: &str, reserve: Option<f64>) -> Result<Dispatcher> {
         let shares = reserve.map(Shares::new).transpose()?;
         let found = dispatcher_scheduler(scheduler)?;

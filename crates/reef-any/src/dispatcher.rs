@@ -58,8 +58,8 @@ impl Dispatcher {
     ///
     /// # Errors
     ///
-    /// As [`real_time`](Self::real_time); `Invalid`: a rate, and the dispatcher has no reserve;
-    /// `Busy`: others have budgets, and less is left.
+    /// Returns the errors of [`real_time`](Self::real_time); `Invalid` if there is a rate and the
+    /// dispatcher has no reserve; `Busy` if the budgets of other clients leave less.
     pub fn real_time_with(&self, config: ClientConfig) -> Result<Client> {
         let grant = match (config.rate, &self.shares) {
             (None, _) => None,

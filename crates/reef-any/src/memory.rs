@@ -88,7 +88,7 @@ impl Memory {
     ///
     /// # Errors
     ///
-    /// `Invalid`: it does not fit; the device's.
+    /// `Invalid`: it does not fit; an error of the device.
     pub fn write(&self, offset: usize, data: &[u8]) -> Result<()> {
         self.inner.write(offset, data)
     }
@@ -97,7 +97,7 @@ impl Memory {
     ///
     /// # Errors
     ///
-    /// `Invalid`: there are fewer; the device's.
+    /// `Invalid`: there are fewer; an error of the device.
     pub fn read(&self, offset: usize, data: &mut [u8]) -> Result<()> {
         self.inner.read(offset, data)
     }

@@ -104,7 +104,7 @@ impl Network {
     ///
     /// # Errors
     ///
-    /// As [`Device::load`](crate::Device::load).
+    /// Returns the errors of [`Device::load`](crate::Device::load).
     pub fn resized(&self, model: &Model) -> Result<Self> {
         Ok(Self::new(self.device, self.inner.resized(model)?))
     }
@@ -133,7 +133,8 @@ impl Network {
     ///
     /// # Errors
     ///
-    /// `Unsupported`: other libraries can't use the device's memory in place; the device's.
+    /// `Unsupported`: other libraries can't use the device's memory in place; an error of the
+    /// device.
     pub fn stream(&self) -> Result<u64> {
         Ok(self.inner.transfers()?.handle())
     }
@@ -142,7 +143,7 @@ impl Network {
     ///
     /// # Errors
     ///
-    /// As [`stream`](Self::stream).
+    /// Returns the errors of [`stream`](Self::stream).
     pub fn has_arrived(&self) -> Result<bool> {
         self.inner.transfers()?.is_idle()
     }
@@ -151,7 +152,7 @@ impl Network {
     ///
     /// # Errors
     ///
-    /// As [`stream`](Self::stream).
+    /// Returns the errors of [`stream`](Self::stream).
     pub fn default_has_ended(&self) -> Result<bool> {
         self.inner.transfers()?.default_is_idle()
     }

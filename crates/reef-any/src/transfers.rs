@@ -38,7 +38,7 @@ pub(crate) fn place_of<D: Operators>(device: &D) -> Place {
 ///
 /// # Errors
 ///
-/// `Unsupported` where other libraries can't use the device's memory; the device's.
+/// `Unsupported` where other libraries can't use the device's memory; an error of the device.
 pub(crate) fn open<D: Operators>(device: &D) -> Result<Box<dyn AnyTransfers>> {
     #[cfg(feature = "cuda")]
     if let Some(device) = (device as &dyn Any).downcast_ref::<reef::cuda::Cuda>() {

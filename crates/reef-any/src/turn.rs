@@ -31,7 +31,7 @@ impl<'a> Turn<'a> {
     ///
     /// # Errors
     ///
-    /// As [`take`](Self::take).
+    /// Returns the errors of [`take`](Self::take).
     pub fn wait(network: &'a Network) -> Result<Self> {
         let held = || Fault::busy("another thread has the network's memory");
         Self::take(network, None).ok_or_else(held).flatten()
@@ -82,7 +82,7 @@ impl<'a> Turn<'a> {
     ///
     /// # Errors
     ///
-    /// `Busy`: the turn's request is on its way; `Invalid`: it does not fit; those of
+    /// `Busy`: the turn's request is on its way; `Invalid`: it does not fit; the errors of
     /// [`Network::stream`].
     pub unsafe fn copy_in(&mut self, offset: usize, address: u64, bytes: usize) -> Result<()> {
         self.hold.ended()?;

@@ -20,7 +20,7 @@ impl Created {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns an error of the system.
     pub fn folder(&mut self, path: impl AsRef<Path>) -> io::Result<()> {
         let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.is_dir();
         let missing: Vec<_> = path.as_ref().ancestors().take_while(is_missing).collect();

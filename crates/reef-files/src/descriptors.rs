@@ -59,7 +59,7 @@ pub fn send(
 ///
 /// # Errors
 ///
-/// As [`send`]; `WouldBlock` if there is no room.
+/// Returns the errors of [`send`]; `WouldBlock` if there is no room.
 pub fn try_send(
     socket: impl AsFd,
     bytes: &[u8],
@@ -96,7 +96,7 @@ pub fn receive(socket: impl AsFd, bytes: &mut [u8]) -> io::Result<Message> {
 ///
 /// # Errors
 ///
-/// As [`receive`], if none came.
+/// Returns the errors of [`receive`], if no byte came.
 pub fn receive_all(socket: impl AsFd, bytes: &mut [u8]) -> io::Result<Message> {
     receive_with(socket.as_fd(), bytes, RecvFlags::WAITALL)
 }

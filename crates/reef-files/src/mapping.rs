@@ -50,7 +50,7 @@ impl Mapping {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns an error of the system.
     pub fn create(name: &str, bytes: usize) -> io::Result<(Self, OwnedFd)> {
         let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         let file = above_standard(file)?;
@@ -64,7 +64,7 @@ impl Mapping {
     ///
     /// # Errors
     ///
-    /// `InvalidData` if it has another size or is not sealed; the system's.
+    /// `InvalidData` if it has another size or is not sealed; an error of the system.
     pub fn open(file: impl AsFd, bytes: usize) -> io::Result<Self> {
         let seals = fcntl_get_seals(&file)?;
         let there = fstat(&file)?.st_size;
@@ -82,7 +82,7 @@ impl Mapping {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns an error of the system.
     pub fn of_file(file: impl AsFd, bytes: usize) -> io::Result<Self> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice changes no memory in use.
@@ -95,7 +95,7 @@ impl Mapping {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns an error of the system.
     pub fn not_for_children(&self) -> io::Result<()> {
         let start = self.start.as_ptr().cast();
         // SAFETY: the range is the mapping's, and that a child has no such memory harms none of

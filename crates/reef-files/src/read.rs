@@ -41,7 +41,7 @@ pub fn read(path: impl AsRef<Path>, max_bytes: u64) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 ///
-/// As [`read`]; `InvalidData` if it is not UTF-8.
+/// Returns the errors of [`read`]; `InvalidData` if it is not UTF-8.
 pub fn read_to_string(path: impl AsRef<Path>, max_bytes: u64) -> io::Result<String> {
     let bytes = read(path, max_bytes)?;
     String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "not UTF-8"))
@@ -51,7 +51,7 @@ pub fn read_to_string(path: impl AsRef<Path>, max_bytes: u64) -> io::Result<Stri
 ///
 /// # Errors
 ///
-/// As [`read_to_string`], of at most [`MAX_TOKEN_BYTES`].
+/// Returns the errors of [`read_to_string`], of at most [`MAX_TOKEN_BYTES`].
 pub fn token(path: impl AsRef<Path>) -> io::Result<String> {
     let text = read_to_string(path, MAX_TOKEN_BYTES)?;
     Ok(text.lines().next().unwrap_or_default().trim().to_owned())

@@ -98,7 +98,7 @@ impl Drop for NewFile {
 ///
 /// # Errors
 ///
-/// Those of [`NewFile::new`], and the system's; the old file is as it was.
+/// Returns the errors of [`NewFile::new`]; an error of the system. The old file is as it was.
 pub fn write(path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) -> io::Result<()> {
     let mut new = NewFile::new(path)?;
     new.write_all(bytes.as_ref())?;
@@ -109,7 +109,7 @@ pub fn write(path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) -> io::Result<()> 
 ///
 /// # Errors
 ///
-/// Those of [`NewFile::new`].
+/// Returns the errors of [`NewFile::new`].
 pub fn replaceable(path: impl AsRef<Path>) -> io::Result<()> {
     NewFile::new(path).map(drop)
 }

@@ -21,7 +21,7 @@ impl SocketFile {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns an error of the system.
     pub fn of(path: impl Into<PathBuf>) -> io::Result<Self> {
         let path = path.into();
         let id = id(&path)?;
@@ -51,7 +51,7 @@ pub(crate) fn id(path: &Path) -> io::Result<(u64, u64)> {
 ///
 /// # Errors
 ///
-/// As [`clear`].
+/// Returns the errors of [`clear`].
 pub fn bind(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     clear(path)?;
     let listener = UnixListener::bind(path)?;

@@ -49,7 +49,7 @@ impl<V: Vendor> Gpu<V> {
     ///
     /// # Errors
     ///
-    /// `Invalid` for options that are 0 or contradict each other; the driver's.
+    /// `Invalid` for options that are 0 or contradict each other; an error of the driver.
     pub fn new(vendor: V, options: Options) -> Result<Self> {
         options.check(V::NAME)?;
         if options.gates.is_some() && !vendor.facts().waits_values {
@@ -90,7 +90,7 @@ impl<V: Vendor> Gpu<V> {
     ///
     /// # Errors
     ///
-    /// `Invalid` if it is none of these; the driver's.
+    /// `Invalid` if it is none of these; an error of the driver.
     pub fn load(&self, image: &[u8]) -> Result<Module<V>> {
         let image = self.context().vendor.check_image(image)?;
         // SAFETY: it was checked just now.

@@ -53,7 +53,7 @@ impl<D: Operators> LoadedProgram<D> {
     ///
     /// # Errors
     ///
-    /// Those of [`Operators::program_kernels`].
+    /// Returns the errors of [`Operators::program_kernels`].
     pub fn load(device: &D, program: Program) -> Result<Self> {
         let kernels = device.program_kernels(&program)?;
         let (have, want) = (kernels.len(), program.calls().len());
@@ -72,7 +72,7 @@ impl<D: Operators> LoadedProgram<D> {
     ///
     /// # Errors
     ///
-    /// The device's.
+    /// Returns an error of the device.
     pub fn alloc(&self, bytes: usize) -> Result<Region<D>> {
         Ok(Region { buffer: self.device.alloc(bytes)?, bytes, token: self.token.clone() })
     }

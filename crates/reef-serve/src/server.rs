@@ -262,7 +262,7 @@ impl Server {
     /// # Errors
     ///
     /// `Denied` if `peer` may not; `NotFound` without guests; `Exhausted` if there are
-    /// [`MAX_CHANGES`] commands; those of `work`.
+    /// [`MAX_CHANGES`] commands; the errors of `work`.
     pub(crate) async fn suspending(
         &self,
         peer: &Peer,
@@ -314,8 +314,8 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// `Denied` if `peer` has no right to do so; `Exhausted` if there are [`MAX_CHANGES`]; those of
-    /// [`Registry::load_with`].
+    /// `Denied` if `peer` has no right to do so; `Exhausted` if there are [`MAX_CHANGES`]; the
+    /// errors of [`Registry::load_with`].
     pub(crate) async fn load(
         self: &Arc<Self>,
         peer: &Peer,
@@ -339,8 +339,8 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// `Denied` if `peer` has no right to do so; `Exhausted` if there are [`MAX_CHANGES`]; those of
-    /// [`Registry::unload`].
+    /// `Denied` if `peer` has no right to do so; `Exhausted` if there are [`MAX_CHANGES`]; the
+    /// errors of [`Registry::unload`].
     pub(crate) async fn unload(self: &Arc<Self>, peer: &Peer, name: ModelName) -> Result<()> {
         self.check_control(peer)?;
         let _open = self.requests.try_acquire()?;

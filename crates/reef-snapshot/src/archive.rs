@@ -125,7 +125,7 @@ impl Archive {
     ///
     /// # Errors
     ///
-    /// `Damaged` if there is no such region, or the file has been changed; those of `each`.
+    /// `Damaged` if there is no such region, or the file has been changed; the errors of `each`.
     pub fn region(
         &mut self,
         index: usize,

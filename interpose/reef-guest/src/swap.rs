@@ -155,7 +155,7 @@ fn stays_stopped(pid: u32) -> bool {
 ///
 /// # Errors
 ///
-/// As [`ask`].
+/// Returns the errors of [`ask`].
 pub fn ask_again(pid: u32, request: Request) -> Option<Result<Moved, String>> {
     Some(call(&connect_again(pid)?, &request.line()))
 }
@@ -166,7 +166,7 @@ pub fn ask_again(pid: u32, request: Request) -> Option<Result<Moved, String>> {
 ///
 /// # Errors
 ///
-/// As [`ask`].
+/// Returns the errors of [`ask`].
 pub fn ask_with_room(pid: u32, waits: &dyn Fn() -> bool) -> Option<Result<Moved, String>> {
     let stream = connect_again(pid)?;
     let answer = send(&stream, &Request::InWithRoom.line()).and_then(|()| {

@@ -58,7 +58,7 @@ impl Peer {
 ///
 /// # Errors
 ///
-/// The process has ended; the system's.
+/// The process has ended; an error of the system.
 pub fn process_fd(socket: impl AsFd) -> io::Result<Option<OwnedFd>> {
     let mut given: libc::c_int = -1;
     let mut length = size_of::<libc::c_int>() as libc::socklen_t;

@@ -111,7 +111,7 @@ impl Driver {
     ///
     /// # Errors
     ///
-    /// The driver's.
+    /// Returns an error of the driver.
     pub fn devices(&self) -> Result<Vec<Uuid>, Refusal> {
         let mut count = 0;
         // SAFETY: writes one number.

@@ -144,7 +144,7 @@ fn no_answer(program: &Path, error: impl std::fmt::Display) -> io::Error {
 ///
 /// # Errors
 ///
-/// As [`run`].
+/// Returns the errors of [`run`].
 pub fn run_each(program: &Path, request: &Request, tell: &mut dyn FnMut(Answer)) -> io::Result<()> {
     let mut child = Command::new(program)
         .arg(COMMAND)

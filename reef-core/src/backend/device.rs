@@ -79,7 +79,8 @@ pub trait Device: Backend {
     ///
     /// # Errors
     ///
-    /// As both.
+    /// Returns the errors of [`parse_options`](Self::parse_options) and
+    /// [`open_with`](Self::open_with).
     fn open(ordinal: usize, options: &str) -> Result<Self> {
         Self::open_with(ordinal, Self::parse_options(options)?)
     }
@@ -135,7 +136,7 @@ pub trait Device: Backend {
     /// # Errors
     ///
     /// `Unsupported` if this device shares no memory with other processes; `Invalid` if there is no
-    /// such memory, or it is another device's; the driver's.
+    /// such memory, or it is another device's; an error of the driver.
     fn open_shared(&self, _handle: &[u8; 64]) -> Result<(Self::Buffer, usize)> {
         let what = "device memory of other processes".into();
         Err(Error::Unsupported { backend: Self::NAME, what })
@@ -146,7 +147,7 @@ pub trait Device: Backend {
     ///
     /// # Errors
     ///
-    /// The driver's.
+    /// Returns an error of the driver.
     fn trim(&self) -> Result<()> {
         Ok(())
     }
@@ -160,7 +161,7 @@ pub trait Device: Backend {
     ///
     /// # Errors
     ///
-    /// `Invalid` if it doesn't fit; the driver's.
+    /// `Invalid` if it doesn't fit; an error of the driver.
     fn write(&self, buffer: &Self::Buffer, offset: usize, data: &[u8]) -> Result<()>;
 
     /// Reads `data.len()` bytes of `buffer` from byte `offset` on. Blocks; unordered with queues,
@@ -168,7 +169,7 @@ pub trait Device: Backend {
     ///
     /// # Errors
     ///
-    /// `Invalid` if the range is not inside; the driver's.
+    /// `Invalid` if the range is not inside; an error of the driver.
     fn read(&self, buffer: &Self::Buffer, offset: usize, data: &mut [u8]) -> Result<()>;
 
     /// A kernel that ships with the backend.
@@ -207,14 +208,14 @@ pub trait Device: Backend {
     ///
     /// # Errors
     ///
-    /// The driver's.
+    /// Returns an error of the driver.
     fn event(&self) -> Result<Self::Event>;
 
     /// Creates an empty record for `launch`: all of its blocks remain.
     ///
     /// # Errors
     ///
-    /// The driver's.
+    /// Returns an error of the driver.
     fn checkpoint(&self, launch: &Launch<Self>) -> Result<Self::Checkpoint>;
 
     /// Returns the blocks that `checkpoint` has left, which nothing runs now: of a queue that is
@@ -223,7 +224,7 @@ pub trait Device: Backend {
     /// # Errors
     ///
     /// `Unsupported` if this device can't tell; `State` if some of its blocks run, or are in a
-    /// newer checkpoint; the error of a block that failed; the driver's.
+    /// newer checkpoint; the error of a block that failed; an error of the driver.
     fn blocks(&self, _checkpoint: &Self::Checkpoint) -> Result<Blocks> {
         let what = "reading back the blocks that a stopped command has left".into();
         Err(Error::Unsupported { backend: Self::NAME, what })
@@ -250,7 +251,8 @@ pub trait Device: Backend {
     ///
     /// # Errors
     ///
-    /// `Unsupported` if the device has no graphs; `Invalid` for other commands; the driver's.
+    /// `Unsupported` if the device has no graphs; `Invalid` for other commands; an error of the
+    /// driver.
     fn graph(&self, _commands: &[Command<Self>]) -> Result<Self::Graph> {
         Err(Error::Unsupported { backend: Self::NAME, what: "graphs".into() })
     }
@@ -261,7 +263,7 @@ pub trait Device: Backend {
     ///
     /// # Errors
     ///
-    /// The driver's.
+    /// Returns an error of the driver.
     fn prepare(&self, _command: &Command<Self>, _priority: Priority) -> Result<()> {
         Ok(())
     }
@@ -277,7 +279,7 @@ pub trait Device: Backend {
     ///
     /// # Errors
     ///
-    /// Whatever the driver reports.
+    /// Returns an error of the driver.
     fn queue(&self, priority: Priority, preemptor: Option<&Self::Preemptor>)
     -> Result<Self::Queue>;
 }

@@ -85,6 +85,6 @@ pub trait Preemptor: Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// The driver's.
+    /// Returns an error of the driver.
     fn reactivate(&self) -> Result<()>;
 }

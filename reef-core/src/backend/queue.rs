@@ -68,7 +68,7 @@ pub trait Queue: Debug + Send + 'static {
     ///
     /// # Errors
     ///
-    /// The driver's. The kernel has then not been queued.
+    /// Returns an error of the driver. The kernel has then not been queued.
     fn launch(
         &mut self,
         seq: Seq,
@@ -85,7 +85,7 @@ pub trait Queue: Debug + Send + 'static {
     ///
     /// # Errors
     ///
-    /// As [`launch`](Self::launch).
+    /// Returns the errors of [`launch`](Self::launch).
     fn launch_padded(
         &mut self,
         _seq: Seq,
@@ -102,7 +102,7 @@ pub trait Queue: Debug + Send + 'static {
     ///
     /// # Errors
     ///
-    /// As [`launch`](Self::launch).
+    /// Returns the errors of [`launch`](Self::launch).
     fn launch_graph(
         &mut self,
         _seq: Seq,
@@ -116,21 +116,21 @@ pub trait Queue: Debug + Send + 'static {
     ///
     /// # Errors
     ///
-    /// As [`launch`](Self::launch).
+    /// Returns the errors of [`launch`](Self::launch).
     fn copy(&mut self, seq: Seq, copy: &Copy<Self::Backend>) -> Result<()>;
 
     /// Fills a part of a buffer.
     ///
     /// # Errors
     ///
-    /// As [`launch`](Self::launch).
+    /// Returns the errors of [`launch`](Self::launch).
     fn fill(&mut self, seq: Seq, fill: &Fill<Self::Backend>) -> Result<()>;
 
     /// Lets `event` be reached when all earlier commands have finished.
     ///
     /// # Errors
     ///
-    /// As [`launch`](Self::launch).
+    /// Returns the errors of [`launch`](Self::launch).
     fn record(&mut self, seq: Seq, event: &<Self::Backend as Backend>::Event) -> Result<()>;
 
     /// Hands a command to the hardware between two events: the first is reached when it begins, the
@@ -140,7 +140,7 @@ pub trait Queue: Debug + Send + 'static {
     ///
     /// # Errors
     ///
-    /// As [`launch`](Self::launch). An event may be on the device.
+    /// Returns the errors of [`launch`](Self::launch). An event may be on the device.
     fn launch_between(
         &mut self,
         _seq: Seq,
@@ -163,7 +163,7 @@ pub trait Queue: Debug + Send + 'static {
     ///
     /// # Errors
     ///
-    /// As [`completed`](Self::completed).
+    /// Returns the errors of [`completed`](Self::completed).
     fn padding_ended(&mut self) -> Result<Seq> {
         self.completed()
     }
@@ -179,7 +179,7 @@ pub trait Queue: Debug + Send + 'static {
     ///
     /// # Errors
     ///
-    /// As [`completed`](Self::completed).
+    /// Returns the errors of [`completed`](Self::completed).
     fn try_drain(&mut self) -> Result<Option<Drained<Self::Backend>>>;
 
     /// Releases what the evicted queue keeps on the device ([`Drained::held`]): it goes on at once,
@@ -224,7 +224,8 @@ pub trait Queue: Debug + Send + 'static {
 ///
 /// # Errors
 ///
-/// Those of the queue's call.
+/// Returns the error of the queue's call, such as [`Queue::launch`]. The command has then not been
+/// queued.
 #[inline]
 pub fn issue<Q: Queue>(
     command: &Command<Q::Backend>,

@@ -35,7 +35,7 @@ impl<D: Device> Stopwatch<D> {
     ///
     /// # Errors
     ///
-    /// The device's.
+    /// Returns an error of the device.
     pub fn new(device: &D, queue: D::Queue) -> Result<Self> {
         Ok(Self { queue, events: [device.event()?, device.event()?], next: 0 })
     }
@@ -45,7 +45,7 @@ impl<D: Device> Stopwatch<D> {
     ///
     /// # Errors
     ///
-    /// The device's.
+    /// Returns an error of the device.
     pub fn time<'a>(
         &mut self,
         launches: impl IntoIterator<Item = &'a Launch<D>>,
@@ -70,7 +70,7 @@ impl<D: Device> Stopwatch<D> {
     ///
     /// # Errors
     ///
-    /// As [`time`](Self::time).
+    /// Returns the errors of [`time`](Self::time).
     pub fn min_time<'a>(
         &mut self,
         repeats: usize,

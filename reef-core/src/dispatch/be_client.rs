@@ -112,7 +112,7 @@ impl<D: Device> BeClient<D> {
     ///
     /// # Errors
     ///
-    /// As [`submit`](Self::submit).
+    /// Returns the errors of [`submit`](Self::submit).
     pub fn submit_before(
         &mut self,
         commands: &[Command<D>],
@@ -145,7 +145,7 @@ impl<D: Device> BeClient<D> {
     ///
     /// # Errors
     ///
-    /// As [`Submitter::wait`].
+    /// Returns the errors of [`Submitter::wait`].
     pub fn wait(&self, seq: Seq) -> Result<()> {
         self.submitter.wait(seq)
     }
@@ -154,7 +154,7 @@ impl<D: Device> BeClient<D> {
     ///
     /// # Errors
     ///
-    /// As [`wait`](Self::wait).
+    /// Returns the errors of [`wait`](Self::wait).
     pub fn wait_timeout(&self, seq: Seq, time: Duration) -> Option<Result<()>> {
         self.submitter.wait_timeout(seq, time)
     }
@@ -163,7 +163,7 @@ impl<D: Device> BeClient<D> {
     ///
     /// # Errors
     ///
-    /// As [`submit`](Self::submit) and [`wait`](Self::wait).
+    /// Returns the errors of [`submit`](Self::submit) and [`wait`](Self::wait).
     pub fn run(&mut self, commands: &[Command<D>]) -> Result<()> {
         let last = self.submit(commands)?;
         self.wait(last)
@@ -197,8 +197,8 @@ impl<D: Device> BeClient<D> {
     /// # Errors
     ///
     /// Together with the client, which continues: `Invalid` with the position of a host function or
-    /// an event; those of [`Device::blocks`]; the error that ended the queue, which may be that it
-    /// did not stop in time.
+    /// an event; the errors of [`Device::blocks`]; the error that ended the queue, which may be
+    /// that it did not stop in time.
     #[allow(clippy::result_large_err)] // the client comes back by value, that is the point
     pub fn park(self) -> Result<Parked<D>, (Error, Self)> {
         let Some(be_queue) = self.leave() else {

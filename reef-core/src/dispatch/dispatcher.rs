@@ -64,7 +64,7 @@ impl<D: Device> Dispatcher<D> {
     ///
     /// # Errors
     ///
-    /// `Level` if the device is not as deep as the scheduler asks; the driver's.
+    /// `Level` if the device is not as deep as the scheduler asks; an error of the driver.
     pub fn start(device: &D, scheduler: impl Scheduler + 'static) -> Result<Self> {
         Self::start_within(device, Box::new(scheduler), HANG_TIMEOUT)
     }
@@ -89,7 +89,7 @@ impl<D: Device> Dispatcher<D> {
     ///
     /// # Errors
     ///
-    /// The driver's.
+    /// Returns an error of the driver.
     pub fn real_time(&self) -> Result<RtClient<D>> {
         RtClient::new(self.dispatch.clone())
     }
@@ -98,9 +98,9 @@ impl<D: Device> Dispatcher<D> {
     ///
     /// # Errors
     ///
-    /// Those of [`VirtualQueue::enable`](crate::VirtualQueue::enable), but for its level, which is
-    /// the scheduler's; the reason for which the device is [lost](Self::lost); `State` if a call of
-    /// the driver hangs.
+    /// `Invalid` for sizes in `config.queue` that contradict each other; the reason for which the
+    /// device is [lost](Self::lost); `State` if a call of the driver hangs; an error of the driver.
+    /// The level in `config.queue` is not used: it is the scheduler's.
     pub fn best_effort(&self, config: ClientConfig) -> Result<BeClient<D>> {
         BeClient::new(self.dispatch.clone(), config, Parked::empty())
     }
@@ -109,8 +109,8 @@ impl<D: Device> Dispatcher<D> {
     ///
     /// # Errors
     ///
-    /// Those of [`best_effort`](Self::best_effort), and of
-    /// [`VirtualQueue::enable_parked`](crate::VirtualQueue::enable_parked).
+    /// Returns the errors of [`best_effort`](Self::best_effort); `Invalid` if the parked commands
+    /// are more than `config.queue.capacity`; the errors of [`Device::checkpoint_of`].
     pub fn best_effort_parked(
         &self,
         config: ClientConfig,

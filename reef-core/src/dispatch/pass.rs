@@ -135,7 +135,7 @@ impl<D: Device> Dispatch<D> {
     ///
     /// # Errors
     ///
-    /// The driver's.
+    /// Returns an error of the driver.
     pub(crate) fn prepare(&self, commands: &[Command<D>]) -> Result<()> {
         commands.iter().try_for_each(|command| self.device.prepare(command, self.priority))
     }

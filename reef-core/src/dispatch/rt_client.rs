@@ -84,7 +84,7 @@ impl<D: Device> RtClient<D> {
     ///
     /// # Errors
     ///
-    /// The driver's.
+    /// Returns an error of the driver.
     pub fn prepare(&self, task: &Task<D>) -> Result<()> {
         self.dispatch.prepare(&task.commands)
     }
@@ -96,7 +96,7 @@ impl<D: Device> RtClient<D> {
     /// # Errors
     ///
     /// `Cancelled` if the dispatcher is gone; `State` if too many tasks wait for a pass, which
-    /// another thread has; those of [`prepare`](Self::prepare).
+    /// another thread has; the errors of [`prepare`](Self::prepare).
     pub fn submit(&mut self, task: &Task<D>) -> Result<Ticket<D>> {
         self.submit_before(task, None)
     }
@@ -106,7 +106,7 @@ impl<D: Device> RtClient<D> {
     ///
     /// # Errors
     ///
-    /// As [`submit`](Self::submit).
+    /// Returns the errors of [`submit`](Self::submit).
     pub fn submit_before(
         &mut self,
         task: &Task<D>,
@@ -141,7 +141,7 @@ impl<D: Device> RtClient<D> {
     ///
     /// # Errors
     ///
-    /// As [`submit`](Self::submit) and [`Ticket::wait`].
+    /// Returns the errors of [`submit`](Self::submit) and [`Ticket::wait`].
     pub fn run(&mut self, task: &Task<D>) -> Result<Timing> {
         self.submit(task)?.wait()
     }

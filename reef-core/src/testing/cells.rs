@@ -37,7 +37,7 @@ impl<D: Device> Cells<D> {
     ///
     /// # Errors
     ///
-    /// The device's.
+    /// Returns an error of the device.
     pub fn new(device: &D, len: u32) -> Result<Self> {
         Self::within(device, device.alloc(len as usize * size_of::<u64>())?, len)
     }
@@ -46,7 +46,7 @@ impl<D: Device> Cells<D> {
     ///
     /// # Errors
     ///
-    /// The device's.
+    /// Returns an error of the device.
     pub fn on_host(device: &D, len: u32) -> Result<Self> {
         Self::within(device, device.alloc_host(len as usize * size_of::<u64>())?, len)
     }
@@ -93,7 +93,7 @@ impl<D: Device> Cells<D> {
     ///
     /// # Errors
     ///
-    /// The device's.
+    /// Returns an error of the device.
     pub fn read(&self) -> Result<Vec<u64>> {
         let mut bytes = vec![0; self.len as usize * size_of::<u64>()];
         self.device.read(&self.buffer, 0, &mut bytes)?;
@@ -105,7 +105,7 @@ impl<D: Device> Cells<D> {
     ///
     /// # Errors
     ///
-    /// The device's.
+    /// Returns an error of the device.
     pub fn clear(&self) -> Result<()> {
         self.device.write(&self.buffer, 0, &vec![0; self.len as usize * size_of::<u64>()])
     }

@@ -94,7 +94,7 @@ impl<D: Device> Group<D> {
     ///
     /// # Errors
     ///
-    /// `Level` if the device is not that deep; the driver's.
+    /// `Level` if the device is not that deep; an error of the driver.
     pub fn open(device: &D, level: PreemptLevel) -> Result<Arc<Self>> {
         let preemptor = device.preemptor(level)?;
         let steps = Mutex::new(Steps { due: Due::Nothing, asked: Vec::new() });
@@ -297,7 +297,7 @@ impl<D: Device> Group<D> {
     ///
     /// # Errors
     ///
-    /// `State` if the group is preempted already; the device's, and then call again.
+    /// `State` if the group is preempted already; an error of the device, and then call again.
     pub fn preempt(&self, sync: bool) -> Result<()> {
         if self.hold() && !self.is_half_stopped() {
             return Err(Error::state("preempting a group", "it is preempted already"));
@@ -320,7 +320,7 @@ impl<D: Device> Group<D> {
     ///
     /// # Errors
     ///
-    /// `State` if the group is not preempted; the device's.
+    /// `State` if the group is not preempted; an error of the device.
     pub fn restore(&self) -> Result<()> {
         self.restore_locked(&mut self.steps.lock(), None)
     }
@@ -331,7 +331,7 @@ impl<D: Device> Group<D> {
     ///
     /// # Errors
     ///
-    /// As [`restore`](Self::restore).
+    /// Returns the errors of [`restore`](Self::restore).
     pub(crate) fn try_restore_as(&self, width: Option<Caps>) -> Result<bool> {
         let mut steps = self.steps.lock();
         if self.is_preempted() && !self.can_go_on() {

@@ -124,7 +124,7 @@ impl Quiesced {
     ///
     /// # Errors
     ///
-    /// Those of `drain`.
+    /// Returns the error of `drain`.
     pub(crate) fn reclaim<E>(
         &self,
         hold: &Hold,

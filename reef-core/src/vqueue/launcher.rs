@@ -256,7 +256,7 @@ impl<D: Device> Launcher<D> {
     ///
     /// # Errors
     ///
-    /// `State` if the device has something of the queue; those of [`Device::blocks`] and
+    /// `State` if the device has something of the queue; the errors of [`Device::blocks`] and
     /// [`Parked::new`]. Nothing is taken out then.
     pub(crate) fn park(&mut self, device: &D) -> Result<Parked<D>> {
         if self.commands.in_flight() > 0 {

@@ -114,7 +114,7 @@ impl<D: Device> Submitter<D> {
     ///
     /// # Errors
     ///
-    /// As [`wait`](Self::wait).
+    /// Returns the errors of [`wait`](Self::wait).
     pub fn wait_timeout(&self, seq: Seq, time: Duration) -> Option<Result<()>> {
         if let Err(error) = self.check_submitted(seq) {
             return Some(Err(error));

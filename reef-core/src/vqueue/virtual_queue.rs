@@ -70,7 +70,7 @@ impl<D: Device> VirtualQueue<D> {
     /// # Errors
     ///
     /// `Level` if the device is not as deep as `config.level`, `Invalid` for sizes that contradict
-    /// each other, the driver's.
+    /// each other, an error of the driver.
     pub fn enable(device: &D, config: Config) -> Result<(Submitter<D>, Self)> {
         Group::open(device, config.level)?.enable(config)
     }
@@ -80,8 +80,8 @@ impl<D: Device> VirtualQueue<D> {
     ///
     /// # Errors
     ///
-    /// As [`enable`](Self::enable); `Invalid` if they are more than `config.capacity`; those of
-    /// [`Device::checkpoint_of`].
+    /// Returns the errors of [`enable`](Self::enable); `Invalid` if they are more than
+    /// `config.capacity`; the errors of [`Device::checkpoint_of`].
     pub fn enable_parked(
         device: &D,
         config: Config,
@@ -98,7 +98,7 @@ impl<D: Device> VirtualQueue<D> {
     /// preempted, if the device has not confirmed that nothing of it runs
     /// ([`preempt`](Self::preempt) with `sync` waits for that) or keeps its launches, or if the
     /// submitter is that of another queue; `Invalid` with the position of a host function or an
-    /// event; those of [`Device::blocks`]; the error that ended the queue.
+    /// event; the errors of [`Device::blocks`]; the error that ended the queue.
     #[allow(clippy::result_large_err)] // the queue comes back by value, that is the point
     pub fn park(self, submitter: Submitter<D>) -> Result<Parked<D>, (Error, Submitter<D>, Self)> {
         match self.try_park(&submitter) {
@@ -143,7 +143,8 @@ impl<D: Device> VirtualQueue<D> {
     ///
     /// # Errors
     ///
-    /// `State` if the queue is preempted already or shares its preemptor with others; the device's.
+    /// `State` if the queue is preempted already or shares its preemptor with others; an error of
+    /// the device.
     pub fn preempt(&self, sync: bool) -> Result<()> {
         self.check_alone()?;
         self.group.preempt(sync)
@@ -154,7 +155,7 @@ impl<D: Device> VirtualQueue<D> {
     ///
     /// # Errors
     ///
-    /// `State` if it is not preempted or shares its preemptor with others; the device's.
+    /// `State` if it is not preempted or shares its preemptor with others; an error of the device.
     pub fn restore(&self) -> Result<()> {
         self.check_alone()?;
         self.group.restore()
@@ -277,11 +278,12 @@ const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 const MIN_WATCH_INTERVAL: Duration = Duration::from_millis(1);
 
 impl<D: Device> Group<D> {
-    /// Makes a queue in this group. `config.level` is the group's and is not looked at.
+    /// Makes a queue in this group. `config.level` is not used: the queue has the group's level.
     ///
     /// # Errors
     ///
-    /// Those of [`VirtualQueue::enable`].
+    /// `Invalid` for sizes that contradict each other; the error with which the group was lost; an
+    /// error of the driver.
     pub fn enable(self: &Arc<Self>, config: Config) -> Result<(Submitter<D>, VirtualQueue<D>)> {
         self.enable_with(config, None, Parked::empty())
     }
@@ -290,7 +292,8 @@ impl<D: Device> Group<D> {
     ///
     /// # Errors
     ///
-    /// Those of [`VirtualQueue::enable_parked`].
+    /// Returns the errors of [`enable`](Self::enable); `Invalid` if the commands are more than
+    /// `config.capacity`; the errors of [`Device::checkpoint_of`].
     pub fn enable_parked(
         self: &Arc<Self>,
         config: Config,

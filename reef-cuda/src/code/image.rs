@@ -34,7 +34,7 @@ pub(crate) fn find(name: &str, build: Build, capability: Capability) -> Result<V
 ///
 /// # Errors
 ///
-/// As [`find`].
+/// Returns the errors of [`find`].
 pub(crate) fn find_turns(name: &str, capability: Capability) -> Result<Option<Vec<u8>>> {
     reef_gpu::find_turns(images(name, capability)?, name)
 }

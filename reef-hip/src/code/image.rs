@@ -42,7 +42,7 @@ pub(crate) fn find(name: &str, build: Build, device: &Target) -> Result<Vec<u8>>
 ///
 /// # Errors
 ///
-/// As [`find`].
+/// Returns the errors of [`find`].
 pub(crate) fn find_turns(name: &str, device: &Target) -> Result<Option<Vec<u8>>> {
     reef_gpu::find_turns(images(device)?, name)
 }

@@ -15,7 +15,7 @@ const PARSED: u64 = 48;
 ///
 /// # Errors
 ///
-/// `Io`, `Memory`; those of `parse`.
+/// `Io`, `Memory`; the errors of `parse`.
 pub(crate) fn read<T>(
     path: &Path,
     ledger: &Ledger,

@@ -90,7 +90,7 @@ fn file(descr: &str, dims: &[usize], values: &[u8]) -> Vec<u8> {
 ///
 /// # Errors
 ///
-/// As [`from_bytes`].
+/// Returns the errors of [`from_bytes`].
 pub fn texts_from_bytes(
     bytes: &[u8],
     name: &str,

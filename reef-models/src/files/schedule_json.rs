@@ -72,7 +72,7 @@ impl ScheduleGraph {
     ///
     /// # Errors
     ///
-    /// As [`load`](Self::load).
+    /// Returns the errors of [`load`](Self::load).
     pub fn from_json(text: &str, name: &str) -> Result<Self> {
         json::parse::<File>(text, name)?
             .graph(name)

@@ -145,7 +145,7 @@ impl Charge {
     ///
     /// # Errors
     ///
-    /// As [`Budget::charge`]; it stays what it was then.
+    /// Returns the errors of [`Budget::charge`]; it stays what it was then.
     pub fn resize(&mut self, bytes: u64) -> Result<(), Exhausted> {
         match bytes.checked_sub(self.bytes) {
             Some(more) => self.budget.take(more)?,

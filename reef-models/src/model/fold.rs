@@ -15,7 +15,7 @@ impl Constants {
     ///
     /// # Errors
     ///
-    /// Those of `source`.
+    /// Returns the errors of `source`.
     pub fn fold(&self, op: &Op, source: &impl Source) -> Result<Folded> {
         let [_, channels] = op.constants();
         let tensors = self.tensors(op);

@@ -80,7 +80,7 @@ pub(crate) enum Imported {
 ///
 /// # Errors
 ///
-/// `Io` if the file can't be read; those of [`read`].
+/// `Io` if the file can't be read; the errors of [`read`].
 pub(crate) fn read_file(path: &Path, options: &ReadOptions, budget: &Budget) -> Result<Imported> {
     let ledger = Ledger::new(budget);
     let bytes = whole::read(path, &ledger)?;

@@ -164,8 +164,8 @@ impl<'a> ModelBuilder<'a> {
     /// read, `OutOfRange` for a size or a batch that the network can't have; `MissingTensor` or
     /// `Length` if weights are of another network; `Onnx` and `Unsupported` with the node,
     /// `Unbound` if values of inputs have to be given; `Io`, `Json`, `Graph`, `Param`,
-    /// `Safetensors` for the file that is wrong; `Memory` if it would take more than it may; those
-    /// of [`Model::with_scales`].
+    /// `Safetensors` for the file that is wrong; `Memory` if it would take more than it may; the
+    /// errors of [`Model::with_scales`].
     pub fn read(self) -> Result<Model> {
         let model = self.read_place()?;
         match &self.scales {

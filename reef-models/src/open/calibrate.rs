@@ -18,9 +18,9 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// `NotImage` or `Kind` for a network that isn't one for images; `Scales` without samples,
-    /// for a percentile out of range, for values that are not finite, or if no step can have
-    /// numbers of 8 bits; `Length` for a sample of another length; the device's.
+    /// `NotImage` or `Kind` for a network that isn't one for images; `Scales` without samples, for
+    /// a percentile out of range, for values that are not finite, or if no step can have numbers of
+    /// 8 bits; `Length` for a sample of another length; an error of the device.
     pub fn calibrate<D: Operators>(
         &self,
         device: &D,

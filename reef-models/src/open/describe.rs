@@ -15,7 +15,7 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// Those of `out`.
+    /// Returns the errors of `out`.
     pub fn write_structure(&self, out: &mut dyn fmt::Write) -> fmt::Result {
         if let Some(scales) = self.scales() {
             write!(out, "{scales:?} ")?;
@@ -43,7 +43,7 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// Those of `out`.
+    /// Returns the errors of `out`.
     pub fn write_constants(&self, out: &mut dyn io::Write) -> io::Result<()> {
         match self.kind() {
             ModelKind::Image(_, Tensors::Read(params)) => write_params(params, out),

@@ -240,7 +240,7 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// As [`weights`](Self::weights).
+    /// Returns the errors of [`weights`](Self::weights).
     pub fn weights_sharing<D: Operators>(&self, base: &Weights<D>) -> Result<Weights<D>> {
         Weights::load_sharing(base, &self.kind, self.scales())
     }
@@ -264,8 +264,8 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// `Program` if they are not the [kernels](Self::kernels) of this network; the device's, among
-    /// them that it compiles nothing.
+    /// `Program` if they are not the [kernels](Self::kernels) of this network; an error of the
+    /// device, among them that it compiles nothing.
     pub fn load_kernels<D: Operators>(&self, device: &D, program: Program) -> Result<Weights<D>> {
         match &self.kind {
             ModelKind::Program(model, seed) => Weights::load_kernels(device, model, program, *seed),
@@ -315,8 +315,8 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// As [`image`](Self::image); `Device` with `Unsupported` if the device has no kernels for
-    /// them.
+    /// Returns the errors of [`image`](Self::image); `Device` with `Unsupported` if the device has
+    /// no kernels for them.
     #[doc(hidden)]
     pub fn image_on<D: Operators>(&self, device: &D) -> Result<Arc<ImageModel>> {
         match &self.kind {

@@ -70,7 +70,7 @@ impl<D: Operators> Variants<'_, D> {
     ///
     /// # Errors
     ///
-    /// Errors of [`ModelBuilder::read`], if it can't have them; the device's.
+    /// Errors of [`ModelBuilder::read`], if it can't have them; an error of the device.
     pub fn get(
         &self,
         shapes: impl IntoIterator<Item = (String, Vec<usize>)>,

@@ -107,7 +107,8 @@ impl<D: Operators> Weights<D> {
     ///
     /// # Errors
     ///
-    /// `Refused` names the node whose operation the device has no kernel for; the device's.
+    /// `Refused` names the node whose operation the device has no kernel for; an error of the
+    /// device.
     pub fn network(&self) -> Result<Network<D>> {
         match &self.kind {
             WeightsKind::Image(model, weights) => Network::of_images(&self.device, model, weights),

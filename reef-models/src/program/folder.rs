@@ -59,7 +59,8 @@ impl ProgramModel {
     ///
     /// # Errors
     ///
-    /// `Io`, `Memory`, `Kind` if there is not exactly one schedule; those of [`new`](Self::new).
+    /// `Io`, `Memory`, `Kind` if there is not exactly one schedule; the errors of
+    /// [`new`](Self::new).
     pub fn load(folder: impl AsRef<Path>, budget: &Budget) -> Result<Self> {
         let (folder, ledger) = (folder.as_ref(), Ledger::new(budget));
         let schedules = files(folder, is_schedule)?;

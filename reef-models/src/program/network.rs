@@ -31,7 +31,7 @@ impl<D: Operators> ProgramWeights<D> {
     ///
     /// # Errors
     ///
-    /// `Program` if it is that of another network; `MissingTensor`; the device's.
+    /// `Program` if it is that of another network; `MissingTensor`; an error of the device.
     pub(crate) fn load(
         device: &D,
         model: &ProgramModel,
@@ -115,7 +115,7 @@ impl<D: Operators> Network<D> {
     ///
     /// # Errors
     ///
-    /// Those of [`LoadedProgram::launches`]; the device's.
+    /// Returns the errors of [`LoadedProgram::launches`]; an error of the device.
     pub(crate) fn of_program(
         model: &ProgramModel,
         weights: &Arc<ProgramWeights<D>>,

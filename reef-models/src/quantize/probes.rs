@@ -68,7 +68,8 @@ impl<D: Operators> Probes<D> {
     ///
     /// # Errors
     ///
-    /// `Length` if the input is not as long as the network's; those of `visit`; the device's.
+    /// `Length` if the input is not as long as the network's; the errors of `visit`; an error of
+    /// the device.
     pub(crate) fn run(
         &mut self,
         input: &[f32],

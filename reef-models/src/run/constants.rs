@@ -22,7 +22,7 @@ impl<D: Operators> PackedWeights<D> {
     ///
     /// # Errors
     ///
-    /// Those of `source` and of [`Operators::pack`].
+    /// Returns the errors of `source` and of [`Operators::pack`].
     pub(crate) fn pack(device: &D, model: &ImageModel, source: &impl Source) -> Result<Arc<Self>> {
         let pack = |layer: &Layer| {
             if layer.op.constants() == [0, 0] {
@@ -61,7 +61,7 @@ impl<D: Operators> TensorWeights<D> {
     ///
     /// # Errors
     ///
-    /// The device's.
+    /// Returns an error of the device.
     pub(crate) fn upload(
         device: &D,
         model: &TensorModel,

@@ -18,7 +18,7 @@ const REPEATS: usize = 3;
 ///
 /// # Errors
 ///
-/// The device's.
+/// Returns an error of the device.
 pub fn measure<D: Operators>(device: &D, network: &Network<D>) -> Result<Latencies> {
     measure_with(device, network, |_| {})
 }
@@ -27,7 +27,7 @@ pub fn measure<D: Operators>(device: &D, network: &Network<D>) -> Result<Latenci
 ///
 /// # Errors
 ///
-/// As [`measure`].
+/// Returns the errors of [`measure`].
 pub fn measure_with<D: Operators>(
     device: &D,
     network: &Network<D>,
@@ -50,7 +50,7 @@ pub fn measure_with<D: Operators>(
 ///
 /// # Errors
 ///
-/// As [`measure`].
+/// Returns the errors of [`measure`].
 pub fn measured<D: Operators>(device: &D, network: &Network<D>) -> Result<Profiles> {
     Ok(measure(device, network)?.profiles())
 }

@@ -68,7 +68,7 @@ impl<D: Operators> Network<D> {
     ///
     /// # Errors
     ///
-    /// `Length` if `weights` are of another network; the device's.
+    /// `Length` if `weights` are of another network; an error of the device.
     pub(crate) fn of_images(
         device: &D,
         model: &ImageModel,
@@ -120,7 +120,7 @@ impl<D: Operators> Network<D> {
     /// # Errors
     ///
     /// `Refused` names the node whose operation the device has no kernel for; `Tensor` if `weights`
-    /// are of another network; the device's.
+    /// are of another network; an error of the device.
     pub(crate) fn of_tensors(
         device: &D,
         model: &TensorModel,
@@ -208,7 +208,7 @@ impl<D: Operators> Network<D> {
     ///
     /// # Errors
     ///
-    /// The device's.
+    /// Returns an error of the device.
     pub fn graphs(&self, most: usize) -> Result<Arc<[Command<D>]>> {
         self.in_graphs(self.commands.clone(), most)
     }
@@ -218,7 +218,7 @@ impl<D: Operators> Network<D> {
     ///
     /// # Errors
     ///
-    /// The device's.
+    /// Returns an error of the device.
     pub fn device_graphs(&self, most: usize) -> Result<Arc<[Command<D>]>> {
         self.in_graphs(self.commands().into(), most)
     }

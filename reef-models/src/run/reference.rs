@@ -73,7 +73,7 @@ fn round(tensor: &Tensor, storage: &mut [f32]) {
 ///
 /// # Errors
 ///
-/// `Length` if `input` is not as long as the network's input; those of `source`.
+/// `Length` if `input` is not as long as the network's input; the errors of `source`.
 pub fn execute(model: &ImageModel, source: &impl Source, input: &[f32]) -> Result<Vec<f32>> {
     let mut storages = execute_all(model, source, input)?;
     let last = &model.graph().steps[model.layers().len() - 1];
@@ -84,7 +84,7 @@ pub fn execute(model: &ImageModel, source: &impl Source, input: &[f32]) -> Resul
 ///
 /// # Errors
 ///
-/// As [`execute`].
+/// Returns the errors of [`execute`].
 pub fn execute_all(
     model: &ImageModel,
     source: &impl Source,

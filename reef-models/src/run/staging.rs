@@ -34,8 +34,8 @@ impl<D: Operators> Network<D> {
     ///
     /// # Errors
     ///
-    /// `Length` if `input` is not as long as the network's, `Tensor` if that has other inputs; the
-    /// device's.
+    /// `Length` if `input` is not as long as the network's, `Tensor` if that has other inputs; an
+    /// error of the device.
     pub fn stage_input(&self, input: &[f32]) -> Result<()> {
         let port = only_floats(&self.memory.inputs, "input")?;
         let (given, want) = (input.len(), port.spec.elements());
@@ -50,7 +50,7 @@ impl<D: Operators> Network<D> {
     ///
     /// # Errors
     ///
-    /// `Tensor` if the network has other outputs; the device's.
+    /// `Tensor` if the network has other outputs; an error of the device.
     pub fn staged_output(&self) -> Result<Vec<f32>> {
         only_floats(&self.memory.outputs, "output")?;
         let mut bytes = vec![0; self.outputs().bytes()];
@@ -63,7 +63,7 @@ impl<D: Operators> Network<D> {
     /// # Errors
     ///
     /// `Tensor` if it is of another type or length than the network's, or there is none of this
-    /// number; the device's.
+    /// number; an error of the device.
     pub fn stage(&self, index: usize, array: &Array) -> Result<()> {
         let (offset, Port { name, spec, .. }) = of(self.inputs(), index, "input")?;
         if (array.element(), array.len()) != (spec.element, spec.elements()) {
@@ -79,7 +79,7 @@ impl<D: Operators> Network<D> {
     ///
     /// # Errors
     ///
-    /// `Tensor` if there is none of this number; the device's.
+    /// `Tensor` if there is none of this number; an error of the device.
     pub fn output(&self, index: usize) -> Result<Array> {
         let (offset, port) = of(self.outputs(), index, "output")?;
         let mut bytes = vec![0; port.spec.bytes()];
@@ -96,7 +96,7 @@ impl<D: Operators> Network<D> {
     ///
     /// # Errors
     ///
-    /// The device's.
+    /// Returns an error of the device.
     pub fn stage_made_up(&self, seed: Seeded) -> Result<()> {
         self.stage_bytes(0, &seed.inputs(self.inputs()))
     }
@@ -107,7 +107,7 @@ impl<D: Operators> Network<D> {
     ///
     /// # Errors
     ///
-    /// `Length` if it doesn't fit; the device's.
+    /// `Length` if it doesn't fit; an error of the device.
     pub fn stage_bytes(&self, offset: usize, data: &[u8]) -> Result<()> {
         inside("input bytes", offset, data.len(), self.inputs().bytes())?;
         Ok(self.device.write(&self.memory.inputs.host, offset, data)?)
@@ -118,7 +118,7 @@ impl<D: Operators> Network<D> {
     ///
     /// # Errors
     ///
-    /// As [`stage_bytes`](Self::stage_bytes).
+    /// Returns the errors of [`stage_bytes`](Self::stage_bytes).
     pub fn read_staged(&self, offset: usize, data: &mut [u8]) -> Result<()> {
         inside("output bytes", offset, data.len(), self.outputs().bytes())?;
         Ok(self.device.read(&self.memory.outputs.host, offset, data)?)
@@ -151,7 +151,7 @@ impl<D: Operators> Network<D> {
     ///
     /// # Errors
     ///
-    /// As [`copy_part_in`](Self::copy_part_in).
+    /// Returns the errors of [`copy_part_in`](Self::copy_part_in).
     pub fn copy_part_out(&self, offset: usize, bytes: usize) -> Result<Command<D>> {
         inside("output bytes", offset, bytes, self.outputs().bytes())?;
         Ok(self.memory.outputs.copy_part(offset, bytes, true))

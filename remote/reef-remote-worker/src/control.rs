@@ -61,7 +61,7 @@ pub(crate) struct Status {
 ///
 /// # Errors
 ///
-/// The system's.
+/// Returns an error of the system.
 pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let flags = SocketFlags::CLOEXEC;
     Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)

@@ -24,7 +24,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     ///
-    /// As [`take`](Self::take).
+    /// Returns the errors of [`take`](Self::take).
     pub(crate) fn word(&mut self) -> Result<u64> {
         let bytes = self.take(8)?;
         Ok(u64::from_le_bytes(bytes.try_into().expect("it has 8 bytes")))
@@ -34,7 +34,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     ///
-    /// As [`take`](Self::take).
+    /// Returns the errors of [`take`](Self::take).
     pub(crate) fn words(&mut self, count: u32) -> Result<Vec<u64>> {
         (0..count).map(|_| self.word()).collect()
     }
@@ -43,7 +43,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     ///
-    /// As [`take`](Self::take).
+    /// Returns the errors of [`take`](Self::take).
     pub(crate) fn bytes(&mut self) -> Result<&'a [u8]> {
         let len = self.word()?;
         let too_long = || Error::Protocol(format!("body: {len} bytes are too many"));

@@ -121,7 +121,7 @@ impl<V: Vendor> Builds<V> {
     ///
     /// # Errors
     ///
-    /// `Unsupported` or `NotFound` if there is none for this device; the driver's.
+    /// `Unsupported` or `NotFound` if there is none for this device; an error of the driver.
     pub(crate) fn usable(context: &Arc<Context<V>>, name: &str, kernel: &str) -> Result<Self> {
         let builds = Self::shipped(context, name)?;
         builds.functions(kernel, 0)?;

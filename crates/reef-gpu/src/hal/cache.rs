@@ -79,7 +79,7 @@ impl Cache {
     ///
     /// # Errors
     ///
-    /// Those of `make`.
+    /// Returns the errors of `make`.
     pub fn get_or_make(&self, key: Key, make: impl FnOnce() -> Result<Vec<u8>>) -> Result<Vec<u8>> {
         let path = self.folder.as_ref().map(|folder| folder.join(format!("{:032x}.bin", key.0)));
         if let Some(code) = path.as_deref().and_then(read) {

@@ -43,7 +43,7 @@ pub unsafe trait Vendor:
     ///
     /// # Errors
     ///
-    /// `NotFound` if the library is not installed; the driver's.
+    /// `NotFound` if the library is not installed; an error of the driver.
     fn count() -> Result<usize>;
 
     /// Opens device number `ordinal`.
@@ -51,7 +51,7 @@ pub unsafe trait Vendor:
     /// # Errors
     ///
     /// `NotFound` if the library is not installed or has no such device; `Invalid` or `Unsupported`
-    /// for an option that this device can't do; the driver's.
+    /// for an option that this device can't do; an error of the driver.
     fn open(ordinal: usize, options: &Options) -> Result<Self>;
 
     /// Returns the device's facts.
@@ -96,7 +96,7 @@ pub unsafe trait Memory {
     ///
     /// # Errors
     ///
-    /// The driver's.
+    /// Returns an error of the driver.
     fn trim(&self) -> Result<()> {
         Ok(())
     }
@@ -105,7 +105,7 @@ pub unsafe trait Memory {
     ///
     /// # Errors
     ///
-    /// As [`alloc`](Self::alloc).
+    /// Returns the errors of [`alloc`](Self::alloc).
     fn alloc_host(&self, bytes: usize) -> Result<(*mut u8, u64)>;
 
     /// Frees what [`alloc_host`](Self::alloc_host) gave.
@@ -124,7 +124,8 @@ pub unsafe trait Memory {
     ///
     /// # Errors
     ///
-    /// `Unsupported` if this memory can't be pinned, with the driver's words; the driver's.
+    /// `Unsupported` if this memory can't be pinned, with the driver's words; an error of the
+    /// driver.
     unsafe fn register_host(&self, host: *mut u8, bytes: usize) -> Result<u64>;
 
     /// Ends what [`register_host`](Self::register_host) began; no work may use the memory any more.
@@ -156,7 +157,7 @@ pub unsafe trait Memory {
     ///
     /// # Errors
     ///
-    /// As [`alloc`](Self::alloc).
+    /// Returns the errors of [`alloc`](Self::alloc).
     fn alloc_gate(&self) -> Result<GateSignal>;
 
     /// Frees what [`alloc_gate`](Memory::alloc_gate) gave.
@@ -176,7 +177,7 @@ pub unsafe trait Memory {
     ///
     /// # Errors
     ///
-    /// The driver's.
+    /// Returns an error of the driver.
     unsafe fn write(&self, to: u64, data: &[u8]) -> Result<()>;
 
     /// Copies from the device. Blocks, unordered with streams.
@@ -188,7 +189,7 @@ pub unsafe trait Memory {
     ///
     /// # Errors
     ///
-    /// The driver's.
+    /// Returns an error of the driver.
     unsafe fn read(&self, from: u64, data: &mut [u8]) -> Result<()>;
 }
 
@@ -242,7 +243,7 @@ pub trait Modules: Streams {
     ///
     /// # Errors
     ///
-    /// As [`shipped`](Self::shipped).
+    /// Returns the errors of [`shipped`](Self::shipped).
     fn taking_turns(&self, _name: &str) -> Result<Option<Vec<u8>>> {
         Ok(None)
     }
@@ -271,7 +272,7 @@ pub trait Modules: Streams {
     ///
     /// # Errors
     ///
-    /// The driver's.
+    /// Returns an error of the driver.
     unsafe fn load_code(&self, image: &[u8]) -> Result<Self::Code>;
 
     /// Unloads code that no work uses any more.
@@ -289,7 +290,7 @@ pub trait Modules: Streams {
     ///
     /// # Errors
     ///
-    /// The driver's.
+    /// Returns an error of the driver.
     unsafe fn function(&self, code: Self::Code, name: &str) -> Result<Option<Self::Function>>;
 
     /// Returns the facts of a function.
@@ -300,7 +301,7 @@ pub trait Modules: Streams {
     ///
     /// # Errors
     ///
-    /// The driver's.
+    /// Returns an error of the driver.
     unsafe fn function_facts(&self, function: Self::Function) -> Result<FunctionFacts>;
 
     /// Lets launches of a function ask for up to `bytes` of dynamic shared memory.
@@ -324,7 +325,7 @@ pub trait Modules: Streams {
     ///
     /// # Errors
     ///
-    /// The driver's. The kernel has then not been queued.
+    /// Returns an error of the driver. The kernel has then not been queued.
     unsafe fn launch(
         &self,
         stream: Self::Stream,
@@ -347,7 +348,7 @@ pub trait Graphs: Streams {
     ///
     /// # Errors
     ///
-    /// The driver's. Nothing is captured then.
+    /// Returns an error of the driver. Nothing is captured then.
     unsafe fn begin_capture(&self, stream: Self::Stream) -> Result<()>;
 
     /// Ends the capture in any case, and prepares what was captured.
@@ -358,7 +359,7 @@ pub trait Graphs: Streams {
     ///
     /// # Errors
     ///
-    /// The driver's.
+    /// Returns an error of the driver.
     unsafe fn end_capture(&self, stream: Self::Stream) -> Result<Self::Exec>;
 
     /// Launches what was captured.
@@ -370,7 +371,7 @@ pub trait Graphs: Streams {
     ///
     /// # Errors
     ///
-    /// The driver's.
+    /// Returns an error of the driver.
     unsafe fn launch_exec(&self, exec: Self::Exec, stream: Self::Stream) -> Result<()>;
 
     /// Frees what was captured; its last run may not have ended.

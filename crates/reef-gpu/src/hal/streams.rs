@@ -31,7 +31,7 @@ pub trait Streams {
     ///
     /// # Errors
     ///
-    /// The driver's.
+    /// Returns an error of the driver.
     fn open_stream(&self, kind: StreamKind) -> Result<Self::Stream>;
 
     /// As [`open_stream`](Self::open_stream); what is captured in it runs on a part of the units in
@@ -41,7 +41,7 @@ pub trait Streams {
     ///
     /// # Errors
     ///
-    /// The driver's.
+    /// Returns an error of the driver.
     fn open_part_stream(&self, kind: StreamKind, _percent: u32) -> Result<Self::Stream> {
         self.open_stream(kind)
     }
@@ -61,7 +61,7 @@ pub trait Streams {
     ///
     /// # Errors
     ///
-    /// `DeviceLost`; the driver's.
+    /// `DeviceLost`; an error of the driver.
     unsafe fn is_idle(&self, stream: Self::Stream) -> Result<bool>;
 
     /// Blocks until all in the stream has ended.
@@ -72,7 +72,7 @@ pub trait Streams {
     ///
     /// # Errors
     ///
-    /// As [`is_idle`](Self::is_idle).
+    /// Returns the errors of [`is_idle`](Self::is_idle).
     unsafe fn wait(&self, stream: Self::Stream) -> Result<()>;
 
     /// Holds what follows in the stream until the word is `value`. Only where
@@ -85,7 +85,7 @@ pub trait Streams {
     ///
     /// # Errors
     ///
-    /// The driver's.
+    /// Returns an error of the driver.
     unsafe fn wait_value(&self, stream: Self::Stream, address: u64, value: u32) -> Result<()>;
 }
 
@@ -126,7 +126,7 @@ pub unsafe trait Reset: Streams {
     ///
     /// # Errors
     ///
-    /// The driver's.
+    /// Returns an error of the driver.
     unsafe fn write_value(&self, stream: Self::Stream, address: u64, value: u32) -> Result<()>;
 }
 
@@ -141,7 +141,7 @@ pub trait Padding: Reset {
     ///
     /// # Errors
     ///
-    /// Errors of the parts, of which none follows one that failed; the driver's.
+    /// Errors of the parts, of which none follows one that failed; an error of the driver.
     unsafe fn launch_padded(
         &self,
         streams: PaddedStreams<Self::Stream>,
@@ -166,14 +166,14 @@ pub trait PaddedParts {
     ///
     /// # Errors
     ///
-    /// The driver's.
+    /// Returns an error of the driver.
     fn real_time(&mut self) -> Result<()>;
 
     /// Behind it in its stream: sets the word that stops the blocks.
     ///
     /// # Errors
     ///
-    /// The driver's.
+    /// Returns an error of the driver.
     fn stop(&mut self) -> Result<()>;
 
     /// Launches the blocks in the other stream, and what tells which of them have run. They are
@@ -181,6 +181,6 @@ pub trait PaddedParts {
     ///
     /// # Errors
     ///
-    /// The driver's.
+    /// Returns an error of the driver.
     fn best_effort(&mut self) -> Result<()>;
 }

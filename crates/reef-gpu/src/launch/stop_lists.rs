@@ -42,7 +42,7 @@ impl<V: Vendor> StopList<V> {
     ///
     /// # Errors
     ///
-    /// `State` if there is no room for as many; the driver's.
+    /// `State` if there is no room for as many; an error of the driver.
     pub(crate) fn blocks(&self, first: u32, count: u32) -> Result<Vec<u32>> {
         if first.checked_add(count).is_none_or(|end| end > self.capacity) {
             return Err(Error::state(

@@ -26,7 +26,7 @@ pub fn run(config: &Config) -> Result<()> {
 ///
 /// # Errors
 ///
-/// Like [`run`].
+/// Returns the errors of [`run`].
 pub async fn serve(config: &Config, end: impl Future<Output = ()>) -> Result<()> {
     config.check()?;
     let first = State::read(&config.node, &State::default()).await;

@@ -106,7 +106,7 @@ pub trait Operators: Device {
     ///
     /// # Errors
     ///
-    /// As [`operator`](Self::operator).
+    /// Returns the errors of [`operator`](Self::operator).
     fn tensor_operator(
         &self,
         op: &Arc<TensorOp>,
@@ -129,7 +129,7 @@ pub trait Operators: Device {
     ///
     /// # Errors
     ///
-    /// As [`tensor_operator`](Self::tensor_operator).
+    /// Returns the errors of [`tensor_operator`](Self::tensor_operator).
     fn tensor_group(
         &self,
         ops: &[(&Arc<TensorOp>, TensorOperands<'_, Self>)],

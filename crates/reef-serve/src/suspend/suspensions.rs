@@ -334,7 +334,8 @@ impl Suspensions {
     ///
     /// # Errors
     ///
-    /// As [`suspend`](Self::suspend); the other GPU has too little memory: it runs where it was.
+    /// Returns the errors of [`suspend`](Self::suspend). If the other GPU has too little memory,
+    /// the guest runs where it was.
     pub(crate) fn move_to(
         &self,
         target: &str,
@@ -365,7 +366,7 @@ impl Suspensions {
     ///
     /// # Errors
     ///
-    /// As [`suspend`](Self::suspend); too little memory.
+    /// Returns the errors of [`suspend`](Self::suspend), also for too little memory.
     pub(crate) fn resume(&self, target: &str) -> Result<Vec<Suspended>> {
         self.resume_processes(self.find(target)?)
     }

@@ -72,7 +72,7 @@ impl Snapshot {
 ///
 /// # Errors
 ///
-/// As [`Snapshot::open`].
+/// Returns the errors of [`Snapshot::open`].
 #[doc(hidden)]
 pub fn check_bytes(bytes: &[u8]) -> Result<Manifest> {
     let reader = Reader::open(bytes);

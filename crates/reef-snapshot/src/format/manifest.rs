@@ -144,7 +144,7 @@ impl PartialBlocks {
     ///
     /// # Errors
     ///
-    /// Those of [`Blocks::new`].
+    /// Returns the errors of [`Blocks::new`].
     pub fn blocks(&self) -> reef_core::Result<Blocks> {
         let left = self.left.iter().map(|&[from, to]| from..to).collect();
         Blocks::new(self.total, self.node as usize, left)

@@ -16,8 +16,8 @@ use std::path::Path;
 ///
 /// # Errors
 ///
-/// `Commands` if `parked` has others than those of the task; `Locked`, `Io`; the device's. The old
-/// snapshot is whole then.
+/// `Commands` if `parked` has others than those of the task; `Locked`, `Io`; an error of the
+/// device. The old snapshot is whole then.
 pub fn write<D: Device>(
     folder: impl AsRef<Path>,
     work: &Work<'_, D>,

@@ -49,7 +49,7 @@ impl AccountsFile {
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open).
+    /// Returns the errors of [`open`](Self::open).
     pub fn check(folder: &Path) -> io::Result<()> {
         Self::open(folder, &[0; 16]).map(drop)
     }
@@ -58,7 +58,7 @@ impl AccountsFile {
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open).
+    /// Returns the errors of [`open`](Self::open).
     pub(super) fn of_user(path: &Path, user: u32, group: u32) -> io::Result<Self> {
         let folder = path.parent().unwrap_or(Path::new("/"));
         let _rights = FileRights::of(user, group);

@@ -26,7 +26,7 @@ pub trait CgroupFiles {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns an error of the system.
     fn read(&self, path: &Path) -> io::Result<String>;
 
     /// Writes to a file that is there.
@@ -40,14 +40,14 @@ pub trait CgroupFiles {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns an error of the system.
     fn make(&self, path: &Path) -> io::Result<()>;
 
     /// Removes a cgroup without processes.
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns an error of the system.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
     /// Returns the vendor of a PCI device, as sysfs has it.

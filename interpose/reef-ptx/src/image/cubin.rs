@@ -70,7 +70,7 @@ pub(super) fn is_cubin(image: &[u8]) -> bool {
 ///
 /// # Errors
 ///
-/// As [`check`].
+/// Returns the errors of [`check`].
 pub(super) fn read(image: &[u8]) -> Result<Cubin, Error> {
     aligned(image, read_aligned)
 }
@@ -120,7 +120,7 @@ fn hashes_aligned(image: &[u8]) -> Option<Vec<(String, u64)>> {
 ///
 /// # Errors
 ///
-/// As [`check`].
+/// Returns the errors of [`check`].
 pub(super) fn sizes(image: &[u8]) -> Result<(u64, u64), Error> {
     aligned(image, sizes_aligned)
 }
@@ -173,7 +173,7 @@ fn end_of_headers_aligned(known: &[u8]) -> Result<usize, Error> {
 ///
 /// # Errors
 ///
-/// As [`end_of_headers`].
+/// Returns the errors of [`end_of_headers`].
 pub(super) fn end(known: &[u8]) -> Result<usize, Error> {
     aligned(known, end_aligned)
 }

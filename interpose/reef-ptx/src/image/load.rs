@@ -26,7 +26,7 @@ pub fn load_form(image: &[u8]) -> Result<Cow<'_, [u8]>, Error> {
 ///
 /// # Errors
 ///
-/// As [`load_form`].
+/// Returns the errors of [`load_form`].
 pub fn link_form(image: &[u8]) -> Result<Cow<'_, [u8]>, Error> {
     if let Some(members) = image.strip_prefix(ARCHIVE) {
         check_members(members).map(|()| image.into())

@@ -126,7 +126,7 @@ impl Draft {
     ///
     /// # Errors
     ///
-    /// `Record`, the system's; then there is no folder.
+    /// `Record`, an error of the system; then there is no folder.
     pub(crate) fn finish(
         mut self,
         suspended: &[Suspended],

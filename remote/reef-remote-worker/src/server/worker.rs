@@ -107,7 +107,7 @@ impl Worker {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns an error of the system.
     pub(super) fn start(
         options: &WorkerOptions,
         account: Account,

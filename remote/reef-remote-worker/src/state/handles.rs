@@ -80,7 +80,7 @@ impl Handles {
     ///
     /// # Errors
     ///
-    /// As [`get`](Self::get).
+    /// Returns the errors of [`get`](Self::get).
     pub(crate) fn function(&self, id: u64) -> Result<(usize, Option<Arc<Layout>>), u32> {
         let handle = self.get(Kind::Function, id)?;
         let layout = self.by_id.get(&id).and_then(|entry| entry.layout.clone());
@@ -174,7 +174,7 @@ impl Handles {
     ///
     /// # Errors
     ///
-    /// As [`insert`](Self::insert).
+    /// Returns the errors of [`insert`](Self::insert).
     pub(crate) fn name_or(
         &mut self,
         kind: Kind,

@@ -21,7 +21,7 @@ impl Printed {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns an error of the system.
     pub(crate) fn begin() -> std::io::Result<()> {
         let file = memfd_create("reef-printed", MemfdFlags::CLOEXEC)?;
         rustix::stdio::dup2_stdout(&file)?;

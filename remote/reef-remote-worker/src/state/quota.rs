@@ -111,7 +111,7 @@ impl Quota {
     ///
     /// # Errors
     ///
-    /// As [`reserve`](Self::reserve).
+    /// Returns the errors of [`reserve`](Self::reserve).
     pub(crate) fn take_of(&self, what: Resource, amount: u64) -> Result<(), u32> {
         let _alone = lock(&self.asking);
         *lock(&self.answer) = None;

@@ -66,7 +66,7 @@ impl Outgoing {
     ///
     /// # Errors
     ///
-    /// As [`post`](Self::post).
+    /// Returns the errors of [`post`](Self::post).
     pub fn post_state(&mut self, op: u16, head: &[u8], state: &[u8]) -> Result<()> {
         state.chunks(STATE_PIECE_LEN).try_for_each(|piece| self.post(op, &[head, piece]))
     }

@@ -82,7 +82,7 @@ impl<D: Operators> Host<D> {
     ///
     /// # Errors
     ///
-    /// The device's.
+    /// Returns an error of the device.
     pub fn start(device: &D) -> Result<Self> {
         Self::start_with(device, Box::new(Reef::default()))
     }
@@ -101,7 +101,7 @@ impl<D: Operators> Host<D> {
     ///
     /// # Errors
     ///
-    /// The device's.
+    /// Returns an error of the device.
     ///
     /// # Safety
     ///

@@ -49,7 +49,7 @@ pub(super) type Outputs<D> = Vec<(<D as Backend>::Buffer, usize, usize)>;
 ///
 /// # Errors
 ///
-/// The device's.
+/// Returns an error of the device.
 pub(super) fn read_outputs<D: Operators>(device: &D, parts: &Outputs<D>) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::new();
     for (buffer, offset, len) in parts {

@@ -52,7 +52,7 @@ impl Outlet {
     ///
     /// # Errors
     ///
-    /// As that. Without a client there is none.
+    /// Returns the errors of [`Endpoint::push`]. Without a client there is none.
     pub(super) fn push(&self, op: u16, lane: u32, parts: &[&[u8]]) -> Result<()> {
         self.endpoint().map_or(Ok(()), |endpoint| endpoint.push(op, lane, parts).map(|_| ()))
     }

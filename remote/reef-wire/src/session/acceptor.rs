@@ -68,7 +68,7 @@ impl Acceptor {
     ///
     /// # Errors
     ///
-    /// As `greet`.
+    /// Returns the errors of `greet`.
     pub fn greet_moved(
         &self,
         link: &mut Link,

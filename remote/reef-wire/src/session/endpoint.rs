@@ -128,7 +128,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// As [`post`](Self::post).
+    /// Returns the errors of [`post`](Self::post).
     pub fn push(&self, op: u16, lane: u32, parts: &[&[u8]]) -> Result<u64> {
         let size = self.size(parts)?;
         self.with_credit(size, || {
@@ -145,7 +145,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// As [`post`](Self::post).
+    /// Returns the errors of [`post`](Self::post).
     pub fn grow(&self, op: u16, lane: u32, growth: &Growth<'_>) -> Result<bool> {
         let size = self.size(growth.fresh)?;
         self.with_credit(size, || {
@@ -194,7 +194,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// As [`post`](Self::post).
+    /// Returns the errors of [`post`](Self::post).
     pub fn begin_call(&self, op: u16, lane: u32, parts: &[&[u8]]) -> Result<u64> {
         let size = self.size(parts)?;
         self.with_credit(size, || {
@@ -206,7 +206,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// As [`call`](Self::call).
+    /// Returns the errors of [`call`](Self::call).
     pub fn finish_call(&self, number: u64) -> Result<Vec<u8>> {
         self.enter();
         self.reply_to(number)

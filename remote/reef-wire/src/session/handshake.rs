@@ -198,7 +198,7 @@ pub(crate) fn hear(
 ///
 /// # Errors
 ///
-/// As [`hear`]; `Protocol` for a longer one, of which no more is read.
+/// Returns the errors of [`hear`]; `Protocol` for a longer one, of which no more is read.
 pub(crate) fn hear_up_to(
     link: &mut Link,
     decoder: &mut Decoder,

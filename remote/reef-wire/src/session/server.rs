@@ -165,7 +165,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// As [`Acceptor::greet_moved`].
+    /// Returns the errors of [`Acceptor::greet_moved`].
     pub fn greet(&self, link: &mut Link) -> Result<Hello> {
         self.0.acceptor.greet_moved(link, |name| {
             let session = self.session(name)?;
@@ -177,7 +177,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// As [`Acceptor::name`].
+    /// Returns the errors of [`Acceptor::name`].
     pub fn name(&self) -> Result<[u8; 16]> {
         self.0.acceptor.name()
     }
@@ -187,7 +187,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// As [`serve`](Self::serve).
+    /// Returns the errors of [`serve`](Self::serve).
     pub fn serve_greeted(&self, link: Link, hello: &Hello, name: [u8; 16]) -> Result<()> {
         match hello.session {
             Some(session) => self.resume(link, hello, session),

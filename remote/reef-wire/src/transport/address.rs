@@ -131,7 +131,7 @@ impl Link {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns an error of the system.
     pub fn tcp(stream: TcpStream) -> std::io::Result<Self> {
         socket::tcp_options(&stream)?;
         socket::link(stream.into())
@@ -141,7 +141,7 @@ impl Link {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns an error of the system.
     pub fn unix(stream: UnixStream) -> std::io::Result<Self> {
         socket::link(stream.into())
     }

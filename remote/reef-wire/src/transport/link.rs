@@ -21,7 +21,7 @@ pub trait ReceiveHalf: Debug + Send {
     ///
     /// # Errors
     ///
-    /// `UnexpectedEof` where the peer has closed the link; the system's.
+    /// `UnexpectedEof` where the peer has closed the link; an error of the system.
     fn receive(&mut self, to: &mut [u8]) -> io::Result<usize>;
 
     /// Waits until [`receive`](Self::receive) would return, [`Control::wake`] is called, or
@@ -29,7 +29,7 @@ pub trait ReceiveHalf: Debug + Send {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns an error of the system.
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<bool>;
 
     /// Sets the time for which it looks for bytes before it sleeps. Transports that can't look

@@ -127,7 +127,7 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// The system's. A full socket is fine: the peer has bytes to wake for.
+    /// Returns an error of the system. A full socket is fine: the peer has bytes to wake for.
     pub(super) fn ring(&self) -> io::Result<()> {
         match send(&self.fd, &[0], SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
             Ok(_) | Err(Errno::AGAIN | Errno::INTR) => Ok(()),
@@ -139,7 +139,7 @@ impl Socket {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns an error of the system.
     pub(super) fn drain(&self) -> io::Result<bool> {
         loop {
             match recv(&self.fd, &mut [0; 64][..], RecvFlags::DONTWAIT) {

@@ -93,7 +93,7 @@ pub(in crate::operators) fn grouped<V: Vendor>(gpu: &Gpu<V>, ops: &[&TensorOp]) 
 ///
 /// # Errors
 ///
-/// As [`build`].
+/// Returns the errors of [`build`].
 pub(in crate::operators) fn build_group<V: Vendor>(
     gpu: &Gpu<V>,
     ops: &[(&Arc<TensorOp>, TensorOperands<'_, Gpu<V>>)],

@@ -73,7 +73,7 @@ impl Tokens {
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read).
+    /// Returns the errors of [`read`](Self::read).
     pub(crate) fn reload(&self, config: &Config) -> Result<()> {
         let listed = config.listen.token_file.iter().map(|path| {
             let name = path.file_stem().unwrap_or_default().to_string_lossy();

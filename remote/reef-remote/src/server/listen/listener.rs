@@ -170,7 +170,7 @@ impl Listener {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns an error of the system.
     pub fn accept(&self) -> std::io::Result<(OwnedFd, bool, LobbySlot)> {
         let (socket, machine): (OwnedFd, _) = match &self.socket {
             Socket::Unix(socket, ..) => (socket.accept()?.0.into(), None),

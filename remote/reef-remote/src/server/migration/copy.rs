@@ -123,7 +123,7 @@ impl Copy {
 ///
 /// # Errors
 ///
-/// The state is damaged; the server's; those of `read`.
+/// Returns an error if the state is damaged; an error of the server; the errors of `read`.
 pub fn restore(
     target: &Target,
     state: &[u8],

@@ -228,7 +228,7 @@ impl Account {
     ///
     /// # Errors
     ///
-    /// As [`reserve`](Self::reserve).
+    /// Returns the errors of [`reserve`](Self::reserve).
     pub(in crate::server) fn charge(
         self: &Arc<Self>,
         what: Resource,
@@ -273,7 +273,7 @@ impl Charge {
     ///
     /// # Errors
     ///
-    /// As [`Account::reserve`]. What there was stays.
+    /// Returns the errors of [`Account::reserve`]. What there was stays.
     pub(in crate::server) fn add(&mut self, amount: u64) -> std::result::Result<(), String> {
         self.account.reserve(self.what, amount)?;
         self.amount += amount;

@@ -37,7 +37,7 @@ impl Link {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns an error of the system.
     pub fn share(stream: UnixStream) -> io::Result<Self> {
         let (mapping, file) = Rings::create()?;
         descriptors::send(&stream, &[0], Some(file.as_fd()))?;
@@ -48,7 +48,8 @@ impl Link {
     ///
     /// # Errors
     ///
-    /// `InvalidData` for a peer that sends none within 10 s, or one that can shrink; the system's.
+    /// `InvalidData` for a peer that sends none within 10 s, or one that can shrink; an error of
+    /// the system.
     pub fn shared(stream: UnixStream) -> io::Result<Self> {
         sockopt::set_socket_timeout(&stream, sockopt::Timeout::Recv, Some(OFFER_TIMEOUT))?;
         let offer = descriptors::receive(&stream, &mut [0])?;

@@ -24,7 +24,7 @@ impl Rings {
     ///
     /// # Errors
     ///
-    /// The system's.
+    /// Returns an error of the system.
     pub(super) fn create() -> io::Result<(Mapping, OwnedFd)> {
         Mapping::create("reef-wire", size_of::<Self>())
     }
@@ -33,7 +33,7 @@ impl Rings {
     ///
     /// # Errors
     ///
-    /// `InvalidData` for memory of another size, or that can shrink; the system's.
+    /// `InvalidData` for memory of another size, or that can shrink; an error of the system.
     pub(super) fn open(file: OwnedFd) -> io::Result<Mapping> {
         Mapping::open(file, size_of::<Self>())
     }

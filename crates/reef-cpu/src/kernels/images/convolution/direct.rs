@@ -44,7 +44,7 @@ struct Direct {
 ///
 /// # Errors
 ///
-/// Like [`gathered`](super::gathered::block::build).
+/// Returns the errors of [`gathered`](super::gathered::block::build).
 pub(in crate::kernels) fn build(conv: &BoundConv<'_>) -> Result<Option<(Kernel, u32)>> {
     let shape = GroupShape::of(conv.op);
     let is_small = shape.depth <= TERMS && shape.depth * shape.padded() <= WEIGHTS;

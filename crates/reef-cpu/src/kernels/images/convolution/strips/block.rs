@@ -47,7 +47,7 @@ struct Strips {
 ///
 /// # Errors
 ///
-/// Like [`gathered`](crate::kernels::images::convolution::gathered::block::build).
+/// Returns the errors of [`gathered`](crate::kernels::images::convolution::gathered::block::build).
 pub(in crate::kernels) fn build(conv: &BoundConv<'_>) -> Result<Option<(Kernel, u32)>> {
     conv.check()?;
     let (op, shape) = (conv.op, GroupShape::of(conv.op));
