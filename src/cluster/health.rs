@@ -30,7 +30,7 @@ pub(super) fn may_mean_loss(error: &Error) -> bool {
 ///
 /// # Errors
 ///
-/// The device's: it is lost.
+/// An error of the device: it is lost.
 pub(super) fn probe<D: Device>(device: &D) -> Result<()> {
     let mut queue = device.queue(Priority::RealTime, None)?;
     queue.record(Seq(0), &device.event()?)?;

@@ -38,7 +38,7 @@ impl Created {
     ///
     /// # Errors
     ///
-    /// The system's; `AlreadyExists`, also for a link.
+    /// An error of the system; `AlreadyExists`, also for a link.
     pub fn file(&mut self, path: impl AsRef<Path>) -> io::Result<File> {
         let path = path.as_ref();
         let file = File::options().write(true).create_new(true).open(path)?;

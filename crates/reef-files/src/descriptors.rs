@@ -20,7 +20,7 @@ const FIRST: i32 = 3;
 ///
 /// # Errors
 ///
-/// The system's, if this process may have no other number.
+/// An error of the system, if this process may have no other number.
 pub fn above_standard(descriptor: OwnedFd) -> io::Result<OwnedFd> {
     if descriptor.as_raw_fd() >= FIRST {
         return Ok(descriptor);
@@ -46,7 +46,7 @@ pub struct Message {
 ///
 /// # Errors
 ///
-/// The system's, if the other end is gone.
+/// An error of the system, if the other end is gone.
 pub fn send(
     socket: impl AsFd,
     bytes: &[u8],
@@ -86,7 +86,7 @@ fn send_with(
 ///
 /// # Errors
 ///
-/// The system's; `WouldBlock` at the socket's timeout.
+/// An error of the system; `WouldBlock` at the socket's timeout.
 pub fn receive(socket: impl AsFd, bytes: &mut [u8]) -> io::Result<Message> {
     receive_with(socket.as_fd(), bytes, RecvFlags::empty())
 }
@@ -105,7 +105,7 @@ pub fn receive_all(socket: impl AsFd, bytes: &mut [u8]) -> io::Result<Message> {
 ///
 /// # Errors
 ///
-/// The system's; `WouldBlock` if there is no message.
+/// An error of the system; `WouldBlock` if there is no message.
 pub fn try_receive(socket: impl AsFd, bytes: &mut [u8]) -> io::Result<Message> {
     receive_with(socket.as_fd(), bytes, RecvFlags::DONTWAIT)
 }

@@ -22,7 +22,7 @@ pub const MAX_INPUT_BYTES: u64 = 4 << 30;
 ///
 /// # Errors
 ///
-/// The system's; `InvalidInput` if the file is not regular, or has more bytes.
+/// An error of the system; `InvalidInput` if the file is not regular, or has more bytes.
 pub fn read(path: impl AsRef<Path>, max_bytes: u64) -> io::Result<Vec<u8>> {
     let file = regular(path)?;
     let too_long = || invalid(&format!("must have at most {max_bytes} bytes, got more"));
@@ -70,7 +70,7 @@ pub fn is_taken(path: impl AsRef<Path>) -> bool {
 ///
 /// # Errors
 ///
-/// The system's; `InvalidInput` if the file is not regular.
+/// An error of the system; `InvalidInput` if the file is not regular.
 pub fn regular(path: impl AsRef<Path>) -> io::Result<File> {
     opened(path.as_ref(), OpenOptions::new().read(true), OFlags::empty())
 }
@@ -80,7 +80,7 @@ pub fn regular(path: impl AsRef<Path>) -> io::Result<File> {
 ///
 /// # Errors
 ///
-/// The system's; `InvalidInput` with what the file is.
+/// An error of the system; `InvalidInput` with what the file is.
 pub fn own(path: impl AsRef<Path>, options: &mut OpenOptions) -> io::Result<File> {
     let path = path.as_ref();
     if path.is_symlink() {

@@ -27,8 +27,8 @@ impl NewFile {
     ///
     /// # Errors
     ///
-    /// The system's; `InvalidInput` with what is at `path`, if it is not a regular file of this
-    /// user. A link is not one.
+    /// An error of the system; `InvalidInput` with what is at `path`, if it is not a regular file
+    /// of this user. A link is not one.
     pub fn new(path: impl AsRef<Path>) -> io::Result<Self> {
         let path = path.as_ref();
         let old = old(path)?;
@@ -58,7 +58,7 @@ impl NewFile {
     ///
     /// # Errors
     ///
-    /// The system's, such as a full disk.
+    /// An error of the system, such as a full disk.
     pub fn sync(&self) -> io::Result<()> {
         self.file.sync_all()
     }
@@ -67,7 +67,7 @@ impl NewFile {
     ///
     /// # Errors
     ///
-    /// The system's; the old file is as it was.
+    /// An error of the system; the old file is as it was.
     pub fn finish(mut self) -> io::Result<()> {
         self.sync()?;
         fs::rename(&self.draft, &self.path)?;

@@ -62,8 +62,8 @@ pub fn bind(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
 ///
 /// # Errors
 ///
-/// The system's; `AddrInUse` if a process listens there; `AlreadyExists` if it is another file,
-/// which stays.
+/// An error of the system; `AddrInUse` if a process listens there; `AlreadyExists` if it is another
+/// file, which stays.
 pub fn clear(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),

@@ -314,7 +314,7 @@ impl Listener {
     ///
     /// # Errors
     ///
-    /// The system's; another process has the name.
+    /// An error of the system; another process has the name.
     pub fn open() -> io::Result<Self> {
         UnixListener::bind_addr(&address(std::process::id())?).map(Self)
     }
@@ -324,7 +324,7 @@ impl Listener {
     ///
     /// # Errors
     ///
-    /// The system's: there is no request.
+    /// An error of the system: there is no request.
     pub fn serve(
         &self,
         run: impl FnOnce(Request, &WaitingCaller<'_>) -> Result<Moved, String>,
@@ -353,7 +353,7 @@ impl Listener {
     ///
     /// # Errors
     ///
-    /// The system's: the caller has gone before.
+    /// An error of the system: the caller has gone before.
     pub fn hide(self, caller: HidingCaller) -> io::Result<bool> {
         drop(self);
         caller.wait()

@@ -23,7 +23,7 @@ impl Peer {
     ///
     /// # Errors
     ///
-    /// The system's: it isn't such a socket.
+    /// An error of the system: it isn't such a socket.
     pub fn of(socket: impl AsFd) -> io::Result<Self> {
         let mut given = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
         let mut length = size_of::<libc::ucred>() as libc::socklen_t;

@@ -202,7 +202,7 @@ impl<D: Device> Group<D> {
     ///
     /// # Errors
     ///
-    /// The device's, and then call again.
+    /// An error of the device, and then call again.
     pub(crate) fn stop(&self) -> Result<()> {
         let mut steps = self.steps.lock();
         if steps.due == Due::Nothing {

@@ -228,7 +228,7 @@ impl<D: Operators> Network<D> {
     ///
     /// # Errors
     ///
-    /// The device's, which are noted when a range is not inside of `host`.
+    /// An error of the device, also if a range is not inside of `host`.
     pub fn graphs_on(
         &self,
         host: &D::Buffer,

@@ -18,7 +18,7 @@ thread_local! {
 ///
 /// # Errors
 ///
-/// The format's; longer lists.
+/// An error of the format; longer lists.
 pub(crate) fn read<T: DeserializeOwned>(bytes: &[u8], most: usize) -> Result<T, String> {
     LEFT.set(Some(most));
     let value = codec::read(bytes);
@@ -39,7 +39,7 @@ fn take(bytes: usize) -> Option<()> {
 ///
 /// # Errors
 ///
-/// The format's; a list that takes more memory than is left.
+/// An error of the format; a list that takes more memory than is left.
 pub(crate) fn list<'de, D, T>(from: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,

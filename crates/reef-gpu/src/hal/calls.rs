@@ -312,7 +312,7 @@ pub trait Modules: Streams {
     ///
     /// # Errors
     ///
-    /// The driver's, if that is more than a block can have.
+    /// An error of the driver, if that is more than a block can have.
     unsafe fn reserve_shared(&self, function: Self::Function, bytes: u32) -> Result<()>;
 
     /// Launches a kernel; `params` point to its parameters, which are copied. Doesn't block.

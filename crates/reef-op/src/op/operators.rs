@@ -67,7 +67,7 @@ pub trait Operators: Device {
     ///
     /// # Errors
     ///
-    /// As [`operator`](Self::operator).
+    /// Returns the errors of [`operator`](Self::operator).
     fn operator_group(&self, ops: &[(&Op, Operands<'_, Self>)]) -> Result<Vec<Launch<Self>>> {
         let each = ops.iter().map(|(op, operands)| self.operator(op, operands));
         Ok(each.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
@@ -78,7 +78,7 @@ pub trait Operators: Device {
     ///
     /// # Errors
     ///
-    /// That of the first group that has one.
+    /// Returns the error of the first group that has one.
     fn operator_groups(
         &self,
         groups: &[Vec<(&Op, Operands<'_, Self>)>],
@@ -143,7 +143,7 @@ pub trait Operators: Device {
     ///
     /// # Errors
     ///
-    /// The number of the first group that has an error, and that.
+    /// Returns the number of the first group that has an error, and the error.
     fn tensor_groups(
         &self,
         groups: &[Vec<(&Arc<TensorOp>, TensorOperands<'_, Self>)>],

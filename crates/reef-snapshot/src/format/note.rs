@@ -17,7 +17,7 @@ const ENTRY: u64 = 112;
 ///
 /// # Errors
 ///
-/// The format's; a note that takes too much memory.
+/// An error of the format; a note that takes too much memory.
 pub(super) fn read<'de, D: Deserializer<'de>>(from: D) -> Result<Value, D::Error> {
     let mut left = MAX_BYTES;
     Bounded { left: &mut left }.deserialize(from)

@@ -90,7 +90,7 @@ impl Range {
 ///
 /// # Errors
 ///
-/// The driver's; some chunks are not copied then.
+/// An error of the driver; some chunks are not copied then.
 pub(super) fn copy<S: Steps>(
     context: usize,
     ranges: &[Range],

@@ -7,7 +7,7 @@ use super::syscalls;
 ///
 /// # Errors
 ///
-/// The system's, as a text.
+/// An error of the system, as a text.
 pub(crate) fn close() -> Result<(), String> {
     for filter in syscalls::filters().map_err(|e| format!("system calls: {e}"))? {
         let applied = seccompiler::apply_filter_all_threads(&filter);

@@ -12,7 +12,7 @@ const MAX_THREADS: u64 = 4096;
 ///
 /// # Errors
 ///
-/// The system's, as a text.
+/// An error of the system, as a text.
 pub(crate) fn limit(has_own_user: bool) -> Result<(), String> {
     close_others();
     bound(Resource::Core, 0)?;

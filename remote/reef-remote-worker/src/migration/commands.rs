@@ -257,7 +257,7 @@ fn folder() -> PathBuf {
 ///
 /// # Errors
 ///
-/// The system's; a folder that is another user's.
+/// An error of the system; a folder that is another user's.
 fn own_folder() -> io::Result<PathBuf> {
     let folder = folder();
     DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
@@ -281,7 +281,7 @@ fn bind() -> io::Result<(UnixListener, PathBuf)> {
 ///
 /// # Errors
 ///
-/// The system's; a folder that is another user's.
+/// An error of the system; a folder that is another user's.
 pub(crate) fn listen(migration: Migration) -> io::Result<()> {
     let (listener, path) = bind()?;
     let body = move || {
@@ -306,7 +306,7 @@ pub(crate) fn listen(migration: Migration) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// The system's; a folder that is another user's.
+/// An error of the system; a folder that is another user's.
 pub fn listen_for_server(sessions: &Sessions) -> io::Result<()> {
     let (listener, _) = bind()?;
     let sessions = sessions.clone();

@@ -22,7 +22,7 @@ type Each<'a> = &'a mut dyn FnMut(&Range, u64, &[u8]) -> Result<(), String>;
 ///
 /// # Errors
 ///
-/// The system's, or those of `read`.
+/// An error of the system, or the errors of `read`.
 pub(crate) fn write(
     folder: &Path,
     state: &State,
@@ -46,7 +46,7 @@ pub(crate) fn write(
 ///
 /// # Errors
 ///
-/// The system's, or those of its memory.
+/// An error of the system, or of its memory.
 pub(crate) fn write_device(folder: &Path, session: &Frozen<'_>) -> Result<u64, String> {
     let archive = ArchiveWriter::begin(folder).map_err(text)?;
     let mut writer = archive.writer().map_err(text)?;

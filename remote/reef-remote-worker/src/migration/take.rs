@@ -212,7 +212,7 @@ pub(crate) fn ranges(shared: &Shared) -> Vec<Range> {
 ///
 /// # Errors
 ///
-/// The driver's, as a text.
+/// An error of the driver, as a text.
 pub(crate) fn models(driver: &Driver) -> Result<(i32, Vec<Model>), String> {
     let facts = driver.facts()?;
     let devices = facts.devices.into_iter().map(|device| {

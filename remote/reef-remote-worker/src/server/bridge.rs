@@ -49,7 +49,7 @@ impl Bridges {
 ///
 /// # Errors
 ///
-/// The system's, if there is no thread.
+/// An error of the system, if there is no thread.
 pub(super) fn bridge(link: Link, socket: UnixStream, linger: Duration) -> io::Result<Weak<Bridge>> {
     let Link { send, receive, control, .. } = link;
     let ends = Arc::new(Bridge { control, socket });

@@ -54,7 +54,7 @@ impl Proxy {
     ///
     /// # Errors
     ///
-    /// The system's; `AlreadyExists` and `AddrInUse` if there is something.
+    /// An error of the system; `AlreadyExists` and `AddrInUse` if there is something.
     pub(crate) fn start(path: &Path, target: Target) -> io::Result<Self> {
         let (listener, socket) = reef_files::bind(path)?;
         let listener = Arc::new(listener);

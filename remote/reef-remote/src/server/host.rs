@@ -91,7 +91,7 @@ impl<D: Operators> Host<D> {
     ///
     /// # Errors
     ///
-    /// The device's; `Level` for a level that it doesn't have.
+    /// An error of the device; `Level` for a level that it doesn't have.
     pub fn start_with(device: &D, scheduler: Box<dyn Scheduler>) -> Result<Self> {
         Self::with(device, scheduler, false)
     }

@@ -76,7 +76,7 @@ impl Link {
     ///
     /// # Errors
     ///
-    /// The system's, if there is no thread.
+    /// An error of the system, if there is no thread.
     pub fn emulated(self, line: Line) -> io::Result<Self> {
         let cut = Arc::new(Cut::new(line.cut_after, self.control.clone()));
         let (out, back) = (Arc::new(Pipe::new(line, 1)), Arc::new(Pipe::new(line, 2)));

@@ -11,7 +11,7 @@ pub trait SendHalf: Debug + Send {
     ///
     /// # Errors
     ///
-    /// The system's; the link is then broken.
+    /// An error of the system; the link is then broken.
     fn send(&mut self, bytes: &[u8]) -> io::Result<()>;
 }
 

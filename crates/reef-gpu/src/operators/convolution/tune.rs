@@ -31,7 +31,7 @@ const ROUNDS: usize = 4;
 ///
 /// # Errors
 ///
-/// The device's, while measuring.
+/// An error of the device, while measuring.
 pub(super) fn tuned_plan<V: Vendor>(
     plans: &TunedPlans,
     gpu: &Gpu<V>,

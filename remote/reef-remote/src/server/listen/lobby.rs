@@ -44,7 +44,7 @@ impl Lobby {
     ///
     /// # Errors
     ///
-    /// The system's: too many files are open.
+    /// An error of the system: too many files are open.
     pub(super) fn enter(
         &self,
         machine: Option<IpAddr>,
