@@ -58,7 +58,8 @@ fn with_params(params: usize, call: impl FnOnce(usize, u64, Option<usize>) -> u3
         (own, flags, stream)
     };
     let code = call(own.as_mut_ptr() as usize, flags, stream);
-    // SAFETY: as above. The driver has written the results to the copy.
+    // SAFETY: not null, and the driver demands that it may write its results there. It has written
+    // them to the copy.
     unsafe { place.write_unaligned(own) };
     code
 }

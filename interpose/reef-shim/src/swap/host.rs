@@ -114,11 +114,11 @@ mod tests {
         // SAFETY: the mapping of a moment ago.
         unsafe { host.part(0, 3 * unit).write_bytes(7, 3 * unit) };
         host.release(unit, unit);
-        // SAFETY: as above.
+        // SAFETY: `host` has three units mapped, and no other thread uses them.
         let at = |byte: usize| unsafe { host.part(byte, 1).read() };
         let ends = [0, unit - 1, unit, 2 * unit - 1, 2 * unit, 3 * unit - 1].map(at);
         assert_eq!(ends, [7, 7, 0, 0, 7, 7]);
-        // SAFETY: as above.
+        // SAFETY: `host` has three units mapped, and no other thread uses them.
         unsafe { host.part(unit, 1).write(5) };
         assert_eq!(at(unit), 5, "it is written again");
     }

@@ -343,7 +343,7 @@ mod tests {
         let pieces = [allocations::piece_of(0, bytes), allocations::piece_of(bytes, bytes)];
         let arrival = Arrival::new(&pieces, &host);
         arrival.end(1);
-        // SAFETY: as above.
+        // SAFETY: `host` has both pieces mapped, and no thread writes to them.
         let ends = [0, bytes - 1, bytes].map(|byte| unsafe { host.part(byte, 1).read() });
         assert_eq!(ends, [7, 7, 0], "so another program has them meanwhile");
         assert_eq!(arrival.into_filled(), [false, true]);

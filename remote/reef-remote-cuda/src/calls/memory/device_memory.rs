@@ -162,7 +162,7 @@ unsafe fn info(left: *mut u64, total: *mut u64) -> Result<(), u32> {
     if let (Some((_, device)), false) = (own(session)?, left.is_null()) {
         // SAFETY: the call has written there.
         let driver = unsafe { left.read_unaligned() };
-        // SAFETY: as above.
+        // SAFETY: not null, and cuMemGetInfo demands that `left` may be written.
         unsafe { left.write_unaligned(driver.saturating_add(Leases::spare(device))) };
     }
     Ok(())
