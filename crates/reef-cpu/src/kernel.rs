@@ -38,7 +38,7 @@ pub struct Block<'a> {
 impl Block<'_> {
     /// Returns whether to return [`Outcome::Stopped`], if the commit point has not been passed.
     ///
-    /// Costs one load; look every few microseconds of work.
+    /// Costs one load; call it every few microseconds of work.
     #[inline]
     pub fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed) == RESET
@@ -59,6 +59,27 @@ impl Block<'_> {
 type Body = dyn Fn(&mut Block<'_>, &Args) -> Outcome + Send + Sync;
 
 /// A named function that is called once per block, on any unit.
+///
+/// ```
+/// use reef_cpu::{Kernel, Outcome};
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+///
+/// let sum = Arc::new(AtomicU32::new(0));
+/// let total = sum.clone();
+/// let kernel = Kernel::new("sum", move |block, _args| {
+///     let mut own = 0;
+///     for number in 0..1_000 {
+///         if block.stopped() {
+///             return Outcome::Stopped; // nothing has changed yet: the block runs again later
+///         }
+///         own += number;
+///     }
+///     total.fetch_add(own, Relaxed); // the effect: nothing stops the block any more
+///     Outcome::Done
+/// });
+/// assert_eq!(kernel.name(), "sum");
+/// ```
 #[derive(Clone)]
 pub struct Kernel(Arc<KernelInner>);
 

@@ -10,6 +10,16 @@ const MAX_UNITS: u32 = 256;
 const KEYS: [&str; 5] = ["units", "nice", "pin", "colocation", "uuid"];
 
 /// Options of a device when it is opened.
+///
+/// ```
+/// use reef_core::Device;
+/// use reef_cpu::{Cpu, Options};
+///
+/// let mut options = Options::default();
+/// (options.units, options.pin) = (2, false);
+/// assert_eq!(Cpu::open_with(0, options)?.info().units, 2);
+/// # Ok::<(), reef_core::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Options {

@@ -9,6 +9,15 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 /// An open software device. Its threads end with the last clone and the last queue.
+///
+/// ```
+/// use reef_core::Device;
+/// use reef_cpu::Cpu;
+///
+/// let device = Cpu::open(0, "units=2")?; // options as text; `Cpu::open_with` takes them as values
+/// assert_eq!(device.info().units, 2);
+/// # Ok::<(), reef_core::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Cpu(pub(crate) Arc<Open>);
 

@@ -16,6 +16,20 @@ use std::sync::atomic::AtomicU32;
 
 /// Zeroed memory, aligned to 64 bytes; freed when the last clone is dropped. Or host memory of
 /// others, as it is, kept until then.
+///
+/// ```
+/// use reef_core::Device;
+/// use reef_cpu::Cpu;
+///
+/// let device = Cpu::open(0, "units=1")?;
+/// let buffer = device.alloc(64)?;
+/// device.write(&buffer, 60, b"last")?;
+/// let mut bytes = [0; 8];
+/// device.read(&buffer, 56, &mut bytes)?;
+/// assert_eq!(&bytes, b"\0\0\0\0last");
+/// assert!(device.write(&buffer, 61, b"last").is_err());
+/// # Ok::<(), reef_core::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Buffer(Arc<Allocation>);
 
