@@ -112,8 +112,8 @@ impl fmt::Display for Rate {
 
 /// Configuration that a client wants, or is granted.
 ///
-/// [`Dispatcher::best_effort`](crate::Dispatcher::best_effort) takes one, and does not look at its
-/// rate. A client of [`Dispatcher::real_time`](crate::Dispatcher::real_time) has its priority by
+/// [`Dispatcher::best_effort`](crate::Dispatcher::best_effort) takes one, and ignores its rate. A
+/// client of [`Dispatcher::real_time`](crate::Dispatcher::real_time) gets its priority by
 /// [`RtClient::priority`](crate::RtClient::priority), and its rate by an account that it
 /// [charges](crate::RtClient::charge).
 ///
@@ -129,10 +129,10 @@ pub struct ClientConfig {
     /// Sizes of a best-effort client's queue. Its level is ignored: the scheduler sets it.
     pub queue: Config,
     /// A best-effort client's share of device time under
-    /// [`FairShare`](crate::scheduler::FairShare), at least 1. Other schedulers don't look at it.
+    /// [`FairShare`](crate::scheduler::FairShare), at least 1. Other schedulers ignore it.
     pub weight: u32,
-    /// Larger goes first under [`FixedPriority`](crate::scheduler::FixedPriority). Other schedulers
-    /// don't look at it.
+    /// Larger takes precedence under [`FixedPriority`](crate::scheduler::FixedPriority). Other
+    /// schedulers ignore it.
     pub priority: i32,
     /// Share of the device that is a real-time client's own; `None`: nothing, it shares what is
     /// left. Used by [`RtShare`](crate::scheduler::RtShare).

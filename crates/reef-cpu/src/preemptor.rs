@@ -1,12 +1,13 @@
-//! The preemptor of the software device: one word that units look at, and a count of evictions:
-//! what a queue had at one stays stopped until it is drained, whatever the word says by then.
+//! The preemptor of the software device: one word that units poll, and a count of evictions. The
+//! work that a queue had at an eviction stays stopped until it is drained, whatever the word says
+//! by then.
 
 use crate::kernel::{EVICT, RESET, RUN};
 use reef_core::{Error, PreemptLevel, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-/// A word that units look at before each block and, to reset, that blocks look at while they run.
+/// A word that units check before each block and, to reset, that blocks poll while they run.
 #[derive(Debug, Clone)]
 pub struct Preemptor {
     pub(crate) stop: Stop,

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use reef_any::{Fault, Times};
 use std::time::Duration;
 
-/// Time after which a waiting thread looks whether it was interrupted.
+/// Time after which a waiting thread checks whether it was interrupted.
 pub(crate) const TURN: Duration = Duration::from_millis(20);
 
 /// Delay, time on the device, and total, in seconds. The first two are of real-time requests.

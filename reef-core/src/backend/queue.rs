@@ -213,7 +213,7 @@ pub trait Queue: Debug + Send + 'static {
     fn wake(&mut self, thread: Thread) -> bool;
 
     /// Asks for the thread to be unparked when all commands before `seq` have finished. The newest
-    /// call counts. If they have already, no thread is unparked: look again after calling.
+    /// call counts. If they have already, no thread is unparked: check again after calling.
     fn wake_at(&mut self, _seq: Seq) {}
 }
 

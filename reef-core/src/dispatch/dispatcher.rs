@@ -231,7 +231,7 @@ impl<D: Device> Dispatcher<D> {
             if self.dispatch.lost.get().is_some() {
                 self.dispatch.with(|state| state.rt.abandon(&self.dispatch.hang_error()))?;
             }
-            thread::yield_now(); // without the lock: clients look whether their time is over
+            thread::yield_now(); // without the lock: clients check whether their time is over
         }
         self.dispatch.with(|state| state.neighbours.set(None))?;
         let queues = self.dispatch.with(|state| std::mem::take(&mut state.queues))?;
@@ -255,5 +255,5 @@ impl<D: Device> Drop for Dispatcher<D> {
 /// Time for which a thread that drops a dispatcher waits for the watch's end.
 const WATCH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Interval at which a thread that drops a dispatcher looks whether another one hangs.
+/// Interval at which a thread that drops a dispatcher checks whether another one hangs.
 const END_POLL_INTERVAL: Duration = Duration::from_millis(10);

@@ -44,7 +44,7 @@ const INBOX_CAPACITY: usize = 1024;
 /// go on without.
 const PASS_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Interval at which the service thread looks whether a call that hangs has returned.
+/// Interval at which the service thread checks whether a call that hangs has returned.
 const HANG_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// State that the dispatcher, its thread and its clients share.

@@ -59,9 +59,9 @@ impl<D: Device> Ticket<D> {
     /// Blocks until the task has ended.
     ///
     /// Meanwhile the device wakes this thread and not the service thread, which saves a hop. If the
-    /// device wakes no thread, this one makes passes until the service thread does, and then looks
-    /// at the ticket alone: the pass that ends a task also lets best-effort work go on, which takes
-    /// longer.
+    /// device wakes no thread, this one makes passes until the service thread makes them, and then
+    /// polls only the ticket: the pass that ends a task also lets best-effort work continue, which
+    /// takes longer.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! Watch over calls of the driver that never return.
 //!
-//! The thread that makes such a call keeps the state of passes. A thread of its own looks for it,
-//! as no other has to look at a time:
+//! The thread that makes such a call keeps the state of passes. A thread of its own detects this,
+//! because no other thread has to check a clock:
 //!
 //! | what | when a call hangs |
 //! |---|---|

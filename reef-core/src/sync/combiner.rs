@@ -28,7 +28,7 @@ use std::time::Duration;
 /// waits.
 pub(crate) const MAX_PASSES: usize = 4;
 
-/// Time for which a thread waits for the state before it looks again whether it should.
+/// Time for which a thread waits for the state before it checks again whether it should.
 const LOCK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Time for which a visitor waits for a thread that has the state outside of a pass, before it

@@ -1,9 +1,10 @@
 //! Sleep of one thread until another wakes it, and waits of several threads for progress.
 //!
-//! Both rest on the same four steps. Sleeper: (1) say that you sleep, (2) look once more. Waker:
-//! (3) make what the sleeper looks for, (4) look whether it sleeps. A `SeqCst` fence stands between
-//! 1 and 2 and between 3 and 4, so at least one of them sees the other's store: no wake-up is lost,
-//! and a waker pays one load while no thread sleeps. The models below show what happens without.
+//! Both use the same four steps. Sleeper: (1) set the flag that says it sleeps, (2) check its
+//! condition once more. Waker: (3) make the condition true, (4) check whether the sleeper sleeps. A
+//! `SeqCst` fence stands between 1 and 2 and between 3 and 4, so at least one of them sees the
+//! other's store: no wake-up is lost, and a waker pays one load while no thread sleeps. The models
+//! below show what happens without.
 
 use crate::sync::primitives::{
     AtomicBool, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, fence,
@@ -86,7 +87,7 @@ impl EventCount {
         result
     }
 
-    /// Lets waiters look again. Call after storing what they look for.
+    /// Lets waiters check again. Call after storing what they look for.
     #[inline]
     pub(crate) fn notify(&self) {
         fence(Ordering::SeqCst); // after 3

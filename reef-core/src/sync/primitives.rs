@@ -113,7 +113,7 @@ mod model {
             self.0.try_lock().ok()
         }
 
-        /// Models have no time: another thread goes on before this one looks again.
+        /// Models have no time: another thread goes on before this one checks again.
         pub(crate) fn lock_for(&self, _: std::time::Duration) -> Option<MutexGuard<'_, T>> {
             let guard = self.try_lock();
             if guard.is_none() {
@@ -192,7 +192,7 @@ mod model {
             *unparked = false;
         }
 
-        /// Models have no time: another thread goes on before this one looks again.
+        /// Models have no time: another thread goes on before this one checks again.
         pub(crate) fn park_timeout(_: std::time::Duration) {
             yield_now();
         }

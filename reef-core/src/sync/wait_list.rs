@@ -21,7 +21,7 @@ impl<T> Default for WaitList<T> {
 }
 
 impl<T> WaitList<T> {
-    /// Adds a waiter, which has to [leave](Self::remove). It must look whether the wait
+    /// Adds a waiter, which has to [leave](Self::remove). It must check whether the wait
     /// [is over](Self::is_over) after this.
     pub(crate) fn add(&self, waiter: &Arc<T>) {
         self.waiting.lock().push(waiter.clone());

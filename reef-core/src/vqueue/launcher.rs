@@ -113,8 +113,8 @@ impl<D: Device> Launcher<D> {
         Ok(Step { completed, waits: if reached { Waits::Nothing } else { waits } })
     }
 
-    /// Returns the event that the next command waits for, if it can't be launched now. Doesn't look
-    /// at the window.
+    /// Returns the event that the next command waits for, if it can't be launched now. Ignores
+    /// the window.
     fn blocked(&mut self, limit: u64) -> Option<Waits> {
         let (in_flight, barrier) = (self.commands.in_flight(), self.barrier);
         match self.commands.next() {

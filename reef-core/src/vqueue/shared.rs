@@ -369,7 +369,7 @@ impl<D: Device> Shared<D> {
         has_ended()
     }
 
-    /// Makes the worker look again.
+    /// Makes the worker check again.
     pub(crate) fn wake_worker(&self) {
         self.worker.unpark();
     }

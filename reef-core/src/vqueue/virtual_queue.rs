@@ -273,7 +273,7 @@ const LOST_TIMEOUT: Duration = Duration::from_millis(100);
 /// the device has no room or hangs.
 const CALL_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Interval at which a thread that ends a queue looks whether the worker hangs.
+/// Interval at which a thread that ends a queue checks whether the worker hangs.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 const MIN_WATCH_INTERVAL: Duration = Duration::from_millis(1);
 

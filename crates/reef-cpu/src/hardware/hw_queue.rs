@@ -194,7 +194,7 @@ impl HwQueue {
         let failed = self.failed.clone().or_else(|| item.record.failed());
         if self.items.is_empty() {
             let evictions = self.stop.evictions(); // before the poll of the word
-            // Units have passed by, and no reactivation tells them to look again.
+            // Units have passed by, and no reactivation tells them to check again.
             self.evictions = if self.stop.is_raised() { CAME_STOPPED } else { evictions };
         }
         self.items.push_back(item);

@@ -11,7 +11,7 @@
 //! reasons and the measurements.
 //!
 //! Invariant: every block obeys one contract, which makes preemption exactly-once. It
-//! computes into the unit's scratch memory, looks at the stop word every few microseconds, and
+//! computes into the unit's scratch memory, polls the stop word every few microseconds, and
 //! touches its part of the output (disjoint from every other block's) only once nothing can stop it
 //! any more. A block that lasts no longer than the time between two polls (`direct`, lines of
 //! `depthwise`) looks once, at its beginning, and then goes from inputs to outputs in registers.

@@ -1,7 +1,7 @@
 //! Units that sleep, and how they wake each other.
 //!
-//! Sleeper: (1) lists itself, (2) looks once more. Waker: (3) makes what the sleeper looks for, (4)
-//! looks whether any sleeps. A `SeqCst` fence stands between 1 and 2 and between 3 and 4, so at
+//! Sleeper: (1) lists itself, (2) checks once more for work. Waker: (3) makes work, (4) checks
+//! whether any unit sleeps. A `SeqCst` fence stands between 1 and 2 and between 3 and 4, so at
 //! least one of them sees the other's store: no wake-up is lost, and a waker pays one load while
 //! all are awake.
 //!

@@ -1,5 +1,5 @@
 //! Words of the host that the device writes and the host polls: events and timeline. And words of
-//! the device that its streams write and kernels look at.
+//! the device that its streams write and kernels check.
 //!
 //! The device writing to the host is cheap; the host asking the driver, or the device polling the
 //! host, is not. Each word has a cache line of its own.

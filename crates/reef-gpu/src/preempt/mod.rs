@@ -1,6 +1,6 @@
 //! Stopping of queues.
 //!
-//! In: evict, reactivate. Out: a word of the device that blocks look at, or gates between launches
+//! In: evict, reactivate. Out: a word of the device that blocks check, or gates between launches
 //! that close and open. Invariant: the word only grows, so a launch that is void stays void; a gate
 //! is closed only while its preemptor is evicted.
 

@@ -6,7 +6,7 @@
 //! each queue takes when it has nothing in flight: a queue that has not been drained when others go
 //! on stays in its epoch, void.
 //!
-//! On a device that was opened with `gates=N`, kernels have no guard that could look at the word;
+//! On a device that was opened with `gates=N`, kernels have no guard that could check the word;
 //! there it closes and opens the gates of its queues.
 
 use crate::driver::control_stream::ControlStream;
@@ -131,7 +131,7 @@ impl<V: Vendor> reef_core::Preemptor for Preemptor<V> {
         !self.is_gated()
     }
 
-    /// One write does for both levels: at level All, running blocks look at the same word.
+    /// One write does for both levels: at level All, running blocks check the same word.
     fn evict(&self) -> Result<()> {
         self.deep_enough(PreemptLevel::DeviceQueue)?;
         if self.0.told.swap(true, Ordering::SeqCst) {

@@ -303,7 +303,7 @@ fn systemd_takes_the_units() {
     let program = std::env::current_exe().unwrap();
     for unit in ["reef.service", "reef-local.socket", "reef-grpc.socket", "reef-http.socket"] {
         let text = read(&format!("systemd/{unit}"));
-        // It looks whether the program is there, which it is where the unit is installed.
+        // It checks whether the program is there, which it is where the unit is installed.
         let text = text.replace("/usr/local/bin/reef ", &format!("{} ", program.display()));
         std::fs::write(folder.path().join(unit), text).unwrap();
     }

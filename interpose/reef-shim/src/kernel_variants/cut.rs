@@ -20,7 +20,7 @@ pub(super) const MAX_ENTRIES: usize = 720;
 const WAVES: u32 = 50;
 /// Longest slice that can be stopped: a group has three resumes.
 const MAX_STOPPED: Duration = Duration::from_millis(10);
-/// Blocks from this duration on look whether they are to leave. Three resumes that do nothing take
+/// Blocks from this duration on check whether they are to leave. Three resumes that do nothing take
 /// 4 % of it.
 const MIN_BLOCK: Duration = Duration::from_micros(50);
 

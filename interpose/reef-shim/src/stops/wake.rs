@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread::Thread;
 
 static AGENT: OnceLock<Option<Thread>> = OnceLock::new();
-/// Cleared before the agent looks whether groups are left, and set by the launch of one.
+/// Cleared before the agent checks whether groups are left, and set by the launch of one.
 static IS_AWAKE: AtomicBool = AtomicBool::new(false);
 
 /// Starts the agent, once.

@@ -231,7 +231,7 @@ impl TaskState {
     }
 
     /// Wakes `waiter` when the task ends, together with the waiters before it; of wakers the newest
-    /// counts. If the task has ended by now, look again.
+    /// counts. If the task has ended by now, check again.
     pub(crate) fn wake_at_end(&self, waiter: Waiter) {
         let replaced = self.waiters.lock().add(waiter);
         drop(replaced); // without the lock: its drop is the executor's code too

@@ -9,7 +9,7 @@ use reef_remote_calls::{Call, Kind, MAX_PIECE_LEN, ToDevice, ToHost};
 use reef_wire::{Hot, Result};
 use std::time::{Duration, Instant};
 
-/// Time for which the executor looks whether a copy has ended before a waiter does.
+/// Time for which the executor checks whether a copy has ended before a waiter does.
 const SPIN: Duration = Duration::from_micros(20);
 
 /// Begins a copy to the device. A client that waits is answered when it has ended.

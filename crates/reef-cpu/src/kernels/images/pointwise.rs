@@ -1,7 +1,7 @@
 //! Element-wise operations: activations, and products of two tensors.
 //!
 //! Bound by memory, as [`scale_shift`](super::scale_shift) is: a block is one short commit, and
-//! looks at the stop word before.
+//! polls the stop word before.
 
 use crate::kernel::{Block, Kernel, Outcome};
 use crate::kernels::blocks::operand::Operand;

@@ -1,7 +1,7 @@
 //! Channel-wise affine maps.
 //!
 //! Bound by memory, so a block takes no detour over scratch memory: it is short enough (about five
-//! microseconds) to be one commit, and looks at the stop word before.
+//! microseconds) to be one commit, and polls the stop word before.
 
 use crate::kernel::{Block, Kernel, Outcome};
 use crate::kernels::blocks::operand::{Constants, Operand};

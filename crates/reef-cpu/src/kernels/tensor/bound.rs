@@ -1,7 +1,7 @@
 //! An operation with its operands, and the ways in which its blocks run: the loops that define it,
 //! a range of outputs at a time, or kernels by vectors.
 //!
-//! A block computes its range into memory of its own, looks whether to stop all along, and copies
+//! A block computes its range into memory of its own, checks whether to stop all along, and copies
 //! the range to the output in one go. Formulas are so short that they are written as they are made.
 
 use super::attention::heads::Heads;

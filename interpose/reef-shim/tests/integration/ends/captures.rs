@@ -11,7 +11,7 @@ fn value(program: &Program) -> u64 {
     unsafe { (program.memory as *const u64).read_volatile() }
 }
 
-/// Holds the program, has it launch, and looks whether it stood still meanwhile.
+/// Holds the program, has it launch, and checks whether it stood still meanwhile.
 fn is_held_at(program: &Program, launch: impl FnOnce()) {
     let before = value(program);
     program.registry.hold(UUID, true);

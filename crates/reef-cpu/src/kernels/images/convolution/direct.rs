@@ -1,7 +1,7 @@
 //! 1×1 convolutions of few terms with AVX-512, from inputs to outputs in registers.
 //!
 //! Where a sum has few terms, writing it to scratch memory and committing it later takes as long as
-//! the product. A block is so small that the whole of it is a commit: it looks at the stop word
+//! the product. A block is so small that the whole of it is a commit: it polls the stop word
 //! once, before. Sums have the bits of [`gathered`](super::gathered), as their terms come in the
 //! same order.
 

@@ -7,7 +7,7 @@
 //! a tile of keys, however many there are.
 //!
 //! Invariants: rows are in the unit's scratch memory until nothing can stop the block any more; it
-//! looks at the stop word after each product of a tile and each row.
+//! polls the stop word after each product of a tile and each row.
 
 pub(super) mod heads;
 mod scores;

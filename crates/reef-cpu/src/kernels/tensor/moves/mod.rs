@@ -4,7 +4,7 @@
 //! copied by runs (`runs`); rows and columns that change places go by tiles (`turned`).
 //!
 //! Invariant: a block is short enough (some ten microseconds) to write its outputs as it makes
-//! them, and looks at the stop word before.
+//! them, and polls the stop word before.
 
 pub(super) mod runs;
 #[cfg(target_arch = "x86_64")]

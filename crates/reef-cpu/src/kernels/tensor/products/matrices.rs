@@ -6,7 +6,7 @@
 //! outputs' channels.
 //!
 //! A block makes one panel of columns for some rows: it packs the panel, a few hundred terms at a
-//! time, and looks at the stop word after each tile. Sums are in the unit's scratch memory until
+//! time, and polls the stop word after each tile. Sums are in the unit's scratch memory until
 //! nothing can stop the block any more.
 
 use super::panel::{is_run, pack_panel, pack_rows};

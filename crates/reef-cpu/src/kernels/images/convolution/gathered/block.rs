@@ -6,7 +6,7 @@
 //! for each chunk of the inner sum       (a few hundred terms: a panel's part fits the L1 cache)
 //!     gather the windows of the pixels  (unless the pixels themselves are the rows)
 //!     for each panel of outputs
-//!         for each tile of pixels       (about a microsecond; here it looks at the stop word)
+//!         for each tile of pixels       (about a microsecond; here it polls the stop word)
 //!             sums += rows · panel      (in scratch memory)
 //! commit the sums
 //! ```

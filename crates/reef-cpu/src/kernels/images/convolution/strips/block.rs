@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! for each line of outputs
-//!     fill the strip                      (here it looks at the stop word)
+//!     fill the strip                      (here it polls the stop word)
 //!     for each panel of outputs
 //!         for each ROWS windows           (and here)
 //!             sums = windows · panel

@@ -1,11 +1,11 @@
 //! One block: some tiles times some outputs.
 //!
 //! ```text
-//! turn what the tiles see                 (looking at the stop word every few tiles)
+//! turn what the tiles see                 (polling the stop word every few tiles)
 //! for each panel of outputs
 //!     for each point                      (a product: tiles × channels × COLUMNS)
 //!         for each chunk of the channels
-//!             for each ROWS tiles         (here it looks)
+//!             for each ROWS tiles         (here it polls)
 //!                 sums += turned inputs · panel
 //!     turn the sums back
 //! commit
