@@ -5,7 +5,7 @@ use crate::dispatcher::{Dispatcher, Running};
 use crate::fault::{Fault, Reason, Result};
 use crate::network::{Ends, LoadedNetwork, Network};
 use crate::shares::Shares;
-use crate::transfers::place_of;
+use crate::transfers::location_of;
 use reef::models::Model;
 use reef::op::Operators;
 use reef::scheduler::{self, RtShare, Scheduler};
@@ -116,7 +116,7 @@ impl<D: Operators> AnyDevice for Typed<D> {
     }
 
     fn load(&self, id: DeviceId, model: &Model) -> Result<Network> {
-        let ends = Ends::of(model, place_of(&self.0));
+        let ends = Ends::of(model, location_of(&self.0));
         let loaded = LoadedNetwork::new(&self.0, model.weights(&self.0)?, ends)?;
         Ok(Network::new(id, Box::new(loaded)))
     }

@@ -35,7 +35,7 @@ pub use cluster::{Cluster, ClusterNetwork, NodeInfo, PlacedClient};
 pub use device::Device;
 pub use dispatcher::Dispatcher;
 pub use fault::{Fault, Reason, Result};
-pub use memory::{End, Memory, Place, Side};
+pub use memory::{End, Memory, MemoryLocation, Side};
 pub use network::Network;
 pub use request::{AnyRequest, Request, Times};
 pub use turn::Turn;

@@ -5,9 +5,9 @@ use reef::op::Operators;
 use std::fmt;
 use std::sync::Arc;
 
-/// Place of memory, as other libraries name it.
+/// Location of memory, as other libraries name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum MemoryLocation {
     /// Memory of the host.
     Host,
     /// Memory of the NVIDIA GPU with this number, as the driver counts.
@@ -45,31 +45,31 @@ trait AnyMemory: Send + Sync {
 /// dropped.
 #[derive(Clone)]
 pub struct Memory {
-    place: Place,
+    location: MemoryLocation,
     bytes: usize,
     inner: Arc<dyn AnyMemory>,
 }
 
 impl fmt::Debug for Memory {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (place, bytes) = (self.place, self.bytes);
-        out.debug_struct("Memory").field("place", &place).field("bytes", &bytes).finish()
+        let (location, bytes) = (self.location, self.bytes);
+        out.debug_struct("Memory").field("location", &location).field("bytes", &bytes).finish()
     }
 }
 
 impl Memory {
     pub(crate) fn new<D: Operators>(
-        place: Place,
+        location: MemoryLocation,
         device: &D,
         buffer: D::Buffer,
         bytes: usize,
     ) -> Self {
-        Self { place, bytes, inner: Arc::new(Typed { device: device.clone(), buffer }) }
+        Self { location, bytes, inner: Arc::new(Typed { device: device.clone(), buffer }) }
     }
 
-    /// Returns its place.
-    pub fn place(&self) -> Place {
-        self.place
+    /// Returns its location.
+    pub fn location(&self) -> MemoryLocation {
+        self.location
     }
 
     /// Returns its first address there: of pinned memory the host's and the device's, which are one

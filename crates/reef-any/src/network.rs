@@ -2,7 +2,7 @@
 
 use crate::device_id::DeviceId;
 use crate::fault::{Fault, Reason, Result};
-use crate::memory::{End, Memory, Place, Side};
+use crate::memory::{End, Memory, MemoryLocation, Side};
 use crate::owner::Owner;
 use crate::transfers::{self, AnyTransfers};
 use reef::models::{self, Model, Ports, Weights};
@@ -109,9 +109,9 @@ impl Network {
         Ok(Self::new(self.device, self.inner.resized(model)?))
     }
 
-    /// Place of the memory on the device.
-    pub fn place(&self) -> Place {
-        self.inner.ends().place
+    /// Location of the memory on the device.
+    pub fn location(&self) -> MemoryLocation {
+        self.inner.ends().location
     }
 
     /// Memory of all inputs, or of all outputs, as [`inputs`](Self::inputs) and
@@ -161,16 +161,16 @@ impl Network {
 /// Inputs and outputs of a network.
 #[derive(Debug, Clone)]
 pub(crate) struct Ends {
-    place: Place,
+    location: MemoryLocation,
     inputs: Ports,
     outputs: Ports,
     images: Option<[Tensor; 2]>,
 }
 
 impl Ends {
-    pub(crate) fn of(model: &Model, place: Place) -> Self {
+    pub(crate) fn of(model: &Model, location: MemoryLocation) -> Self {
         let images = model.image().ok().map(|(it, _)| [*it.input(), *it.output()]);
-        Self { place, inputs: model.inputs(), outputs: model.outputs(), images }
+        Self { location, inputs: model.inputs(), outputs: model.outputs(), images }
     }
 }
 
@@ -199,7 +199,7 @@ impl<D: Operators> LoadedNetwork<D> {
         let network = weights.network()?;
         let task = Task::new(network.graphs(usize::MAX)?)?;
         let host = Work { task, best_effort: network.graphs(BE_GRAPH)? };
-        let memory = memory_of(device, &network, ends.place)?;
+        let memory = memory_of(device, &network, ends.location)?;
         let (on_device, transfers) = Default::default();
         Ok(Self {
             device: device.clone(),
@@ -231,17 +231,17 @@ impl<D: Operators> LoadedNetwork<D> {
 fn memory_of<D: Operators>(
     device: &D,
     network: &models::Network<D>,
-    place: Place,
+    location: MemoryLocation,
 ) -> Result<[[Memory; 2]; 2]> {
     let regions = network.regions();
-    let memory = |name: &str, place: Place| {
+    let memory = |name: &str, location: MemoryLocation| {
         let region = regions.iter().find(|region| region.name == name);
         let region = region.ok_or_else(|| Fault::invalid(format!("no region {name:?}")))?;
-        Ok::<_, Fault>(Memory::new(place, device, region.buffer.clone(), region.bytes))
+        Ok::<_, Fault>(Memory::new(location, device, region.buffer.clone(), region.bytes))
     };
     Ok([
-        [memory("host input", Place::Host)?, memory("input", place)?],
-        [memory("host output", Place::Host)?, memory("output", place)?],
+        [memory("host input", MemoryLocation::Host)?, memory("input", location)?],
+        [memory("host output", MemoryLocation::Host)?, memory("output", location)?],
     ])
 }
 
@@ -263,8 +263,8 @@ impl<D: Operators> AnyNetwork for LoadedNetwork<D> {
     }
 
     fn alloc(&self, bytes: usize) -> Result<Memory> {
-        let place = self.memory(End::Outputs, Side::Device).place();
-        Ok(Memory::new(place, &self.device, self.device.alloc(bytes.max(1))?, bytes))
+        let location = self.memory(End::Outputs, Side::Device).location();
+        Ok(Memory::new(location, &self.device, self.device.alloc(bytes.max(1))?, bytes))
     }
 
     fn transfers(&self) -> Result<&dyn AnyTransfers> {
@@ -281,7 +281,7 @@ impl<D: Operators> AnyNetwork for LoadedNetwork<D> {
 
     fn resized(&self, model: &Model) -> Result<Box<dyn AnyNetwork>> {
         let weights = model.weights_sharing(&self.weights)?;
-        Ok(Box::new(Self::new(&self.device, weights, Ends::of(model, self.ends.place))?))
+        Ok(Box::new(Self::new(&self.device, weights, Ends::of(model, self.ends.location))?))
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -1,7 +1,7 @@
 //! Copies between a network's memory and memory of other libraries on the same device.
 
 use crate::fault::{Fault, Reason, Result};
-use crate::memory::Place;
+use crate::memory::MemoryLocation;
 use reef::op::Operators;
 use std::any::Any;
 
@@ -24,14 +24,14 @@ pub(crate) trait AnyTransfers: Send + Sync {
     unsafe fn copy(&self, to: u64, from: u64, bytes: usize) -> Result<()>;
 }
 
-/// Place of the device's memory.
-pub(crate) fn place_of<D: Operators>(device: &D) -> Place {
+/// Location of the device's memory.
+pub(crate) fn location_of<D: Operators>(device: &D) -> MemoryLocation {
     let device: &dyn Any = device;
     #[cfg(feature = "cuda")]
     if let Some(device) = device.downcast_ref::<reef::cuda::Cuda>() {
-        return Place::Cuda(reef::cuda::ordinal(device));
+        return MemoryLocation::Cuda(reef::cuda::ordinal(device));
     }
-    if device.is::<reef::cpu::Cpu>() { Place::Host } else { Place::Private }
+    if device.is::<reef::cpu::Cpu>() { MemoryLocation::Host } else { MemoryLocation::Private }
 }
 
 /// Opens a stream of the device for copies.

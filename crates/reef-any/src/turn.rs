@@ -1,7 +1,7 @@
 //! Right to a network's memory.
 
 use crate::fault::{Fault, Result};
-use crate::memory::{End, Memory, Place, Side};
+use crate::memory::{End, Memory, MemoryLocation, Side};
 use crate::network::{AnyNetwork, Network};
 use crate::owner::Hold;
 use crate::request::Request;
@@ -106,10 +106,10 @@ impl<'a> Turn<'a> {
         let from = self.network.memory(End::Outputs, Side::Device);
         let bytes = self.network.outputs().bytes();
         inside(to, 0, bytes)?;
-        if to.place() != from.place() {
+        if to.location() != from.location() {
             return Err(Fault::invalid("the memory is not on the network's device"));
         }
-        if to.place() == Place::Host {
+        if to.location() == MemoryLocation::Host {
             let mut data = vec![0; bytes];
             return from.read(0, &mut data).and_then(|()| to.write(0, &data));
         }

@@ -8,7 +8,7 @@ use crate::request::{Form, Request, Started, in_thread};
 use crate::time::seconds;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use reef_any::{Fault, Place, Side, Turn};
+use reef_any::{Fault, MemoryLocation, Side, Turn};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -96,7 +96,7 @@ impl Client {
         let (values, named) = args;
         let (py, client, pool) = (values.py(), self.0.get()?, network.pool.get()?);
         let (deadline, form) = (time_of(deadline)?, form_of(out)?);
-        if form == Some(Form::Device) && pool.place() == Place::Private {
+        if form == Some(Form::Device) && pool.location() == MemoryLocation::Private {
             let text = "out: memory of this device can't be used in place";
             return Err(crate::errors::UnsupportedError::new_err(text));
         }

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use reef::models::onnx::{Declared, DeclaredPort, DeclaredSize};
 use reef::tensor::Element;
-use reef_any::{End, Fault, Place, Side};
+use reef_any::{End, Fault, MemoryLocation, Side};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -133,15 +133,15 @@ impl Network {
     /// Takes memory of a request.
     fn slot(&self, py: Python<'_>, on_host: Option<bool>) -> PyResult<Slot> {
         let pool = self.pool.get()?;
-        let side = match (pool.place(), on_host) {
-            (Place::Host, Some(false)) => {
+        let side = match (pool.location(), on_host) {
+            (MemoryLocation::Host, Some(false)) => {
                 return Err(UnsupportedError::new_err("the software device has the host's memory"));
             }
-            (Place::Private, _) => {
+            (MemoryLocation::Private, _) => {
                 let text = "memory of this device can't be used in place";
                 return Err(UnsupportedError::new_err(text));
             }
-            (Place::Host, _) | (_, Some(true)) => Side::Host,
+            (MemoryLocation::Host, _) | (_, Some(true)) => Side::Host,
             _ => Side::Device,
         };
         let lease = Arc::new(pool.take(py)?);

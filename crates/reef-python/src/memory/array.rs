@@ -10,7 +10,7 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use reef::tensor::Element;
-use reef_any::{Memory, Place};
+use reef_any::{Memory, MemoryLocation};
 use std::any::Any;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -46,16 +46,16 @@ impl Array {
         &self,
         element: Element,
         dims: &[usize],
-        place: Place,
-    ) -> PyResult<Option<(u64, Place)>> {
-        let own = self.memory.get()?.0.place();
+        place: MemoryLocation,
+    ) -> PyResult<Option<(u64, MemoryLocation)>> {
+        let own = self.memory.get()?.0.location();
         let fits = self.element == element && self.dims == dims;
-        let is_near = own == Place::Host || own == place;
+        let is_near = own == MemoryLocation::Host || own == place;
         if fits && is_near { Ok(Some((self.address()?, own))) } else { Ok(None) }
     }
 
     fn device(&self) -> PyResult<Device> {
-        Device::of(self.memory.get()?.0.place())
+        Device::of(self.memory.get()?.0.location())
             .ok_or_else(|| UnsupportedError::new_err("no DLPack for memory of this device"))
     }
 
@@ -84,8 +84,8 @@ impl Array {
     /// Name of the place of its memory.
     #[getter]
     fn device_name(&self) -> PyResult<String> {
-        Ok(match self.memory.get()?.0.place() {
-            Place::Host => "cpu".into(),
+        Ok(match self.memory.get()?.0.location() {
+            MemoryLocation::Host => "cpu".into(),
             _ => self.device()?.name(),
         })
     }
@@ -129,7 +129,7 @@ impl Array {
         let (py, this) = (slf.py(), slf.get());
         let (memory, _) = this.memory.get()?;
         let descr = descr(py, this.element)?;
-        if memory.place() == Place::Host && this.bytes > 0 {
+        if memory.location() == MemoryLocation::Host && this.bytes > 0 {
             // SAFETY: the memory is as large as the shape says, and there as long as its base.
             return unsafe { view(&descr, &this.dims, this.address()?, slf.as_any()) };
         }
@@ -159,7 +159,7 @@ impl Array {
         dtype: Option<&Bound<'py, PyAny>>,
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let is_copy = slf.get().memory.get()?.0.place() != Place::Host;
+        let is_copy = slf.get().memory.get()?.0.location() != MemoryLocation::Host;
         if is_copy && copy == Some(false) {
             let text = "an array of a GPU can't be one of NumPy without a copy";
             return Err(pyo3::exceptions::PyValueError::new_err(text));
@@ -187,8 +187,8 @@ pub(crate) fn read_memory(
     offset: usize,
     bytes: &mut [u8],
 ) -> PyResult<()> {
-    let read = match memory.place() {
-        Place::Host => memory.read(offset, bytes),
+    let read = match memory.location() {
+        MemoryLocation::Host => memory.read(offset, bytes),
         _ => py.detach(|| memory.read(offset, bytes)),
     };
     read.map_err(raised)

@@ -8,7 +8,7 @@
 use pyo3::ffi;
 use pyo3::prelude::*;
 use reef::tensor::Element;
-use reef_any::Place;
+use reef_any::MemoryLocation;
 use std::any::Any;
 use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
@@ -44,10 +44,10 @@ impl Device {
     }
 
     /// `None`: no other library can use memory there.
-    pub(crate) fn of(place: Place) -> Option<Self> {
+    pub(crate) fn of(place: MemoryLocation) -> Option<Self> {
         match place {
-            Place::Host => Some(Self::new(HOST, 0)),
-            Place::Cuda(ordinal) => Some(Self::new(CUDA, ordinal.try_into().ok()?)),
+            MemoryLocation::Host => Some(Self::new(HOST, 0)),
+            MemoryLocation::Cuda(ordinal) => Some(Self::new(CUDA, ordinal.try_into().ok()?)),
             _ => None,
         }
     }

@@ -16,7 +16,7 @@ use pyo3::exceptions::{PyException, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
-use reef_any::{End, Place, Side, Turn};
+use reef_any::{End, MemoryLocation, Side, Turn};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,7 @@ enum Input<'py> {
     /// One of ours, which has its values there.
     Own {
         address: u64,
-        place: Place,
+        place: MemoryLocation,
         _keep: Bound<'py, Array>,
     },
 }
@@ -56,7 +56,7 @@ impl Input<'_> {
         match self {
             Self::Numpy(_) => false,
             Self::Shared(shared) => !shared.device().is_host(),
-            Self::Own { place, .. } => *place != Place::Host,
+            Self::Own { place, .. } => *place != MemoryLocation::Host,
         }
     }
 }
@@ -163,8 +163,8 @@ fn copy_from_host(
     if data.as_ptr() as u64 == memory.address() + port.offset as u64 {
         return Ok(());
     }
-    let written = match memory.place() {
-        Place::Host => memory.write(port.offset, data),
+    let written = match memory.location() {
+        MemoryLocation::Host => memory.write(port.offset, data),
         _ => py.detach(|| memory.write(port.offset, data)),
     };
     written.map_err(raised)
@@ -251,7 +251,7 @@ fn input<'py>(lease: &Lease, port: &PortSpec, value: &Bound<'py, PyAny>) -> PyRe
     }
     if let Ok(array) = value.cast::<Array>()
         && let Some((address, place)) =
-            array.get().fits(port.element, &port.dims, lease.pool.place())?
+            array.get().fits(port.element, &port.dims, lease.pool.location())?
     {
         return Ok(Input::Own { address, place, _keep: array.clone() });
     }
@@ -268,7 +268,7 @@ fn input<'py>(lease: &Lease, port: &PortSpec, value: &Bound<'py, PyAny>) -> PyRe
             _ => checked(py, port, value), // it is turned, or of a type that its DLPack lacks
         };
     }
-    let own = Device::of(lease.pool.place());
+    let own = Device::of(lease.pool.location());
     if own != Some(device) {
         let own = own.filter(|own| !own.is_host());
         let own = own.map(|own| format!("{} or ", own.name())).unwrap_or_default();
@@ -287,7 +287,7 @@ fn input<'py>(lease: &Lease, port: &PortSpec, value: &Bound<'py, PyAny>) -> PyRe
     Ok(Input::Shared(fits(port, shared)?))
 }
 
-/// Place of an array of another library.
+/// Location of an array of another library.
 fn device_of(value: &Bound<'_, PyAny>) -> PyResult<Device> {
     let place = value.call_method0(intern!(value.py(), "__dlpack_device__"))?;
     let (kind, ordinal): (i32, i32) = place.extract()?;

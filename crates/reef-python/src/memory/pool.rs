@@ -9,7 +9,7 @@ use crate::memory::ports::PortSpec;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use reef::models::Model;
-use reef_any::{End, Fault, Memory, Network, Place, Side, Turn};
+use reef_any::{End, Fault, Memory, MemoryLocation, Network, Side, Turn};
 use std::sync::Arc;
 
 /// Instances of one network.
@@ -46,9 +46,9 @@ impl Pool {
         }
     }
 
-    /// Place of the memory on the device.
-    pub(crate) fn place(&self) -> Place {
-        self.first.place()
+    /// Location of the memory on the device.
+    pub(crate) fn location(&self) -> MemoryLocation {
+        self.first.location()
     }
 
     /// Loads the network at other sizes.
