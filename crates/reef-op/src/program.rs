@@ -34,7 +34,7 @@ pub struct Region<D: Operators> {
 
 /// A part of a region, from a byte on.
 #[derive(Debug)]
-pub struct Part<'a, D: Operators> {
+pub struct RegionPart<'a, D: Operators> {
     /// The region.
     pub region: &'a Region<D>,
     /// Start of the part, in bytes.
@@ -83,7 +83,7 @@ impl<D: Operators> LoadedProgram<D> {
     ///
     /// `Invalid` if arguments are too few or too short, or of another program; `Unsupported` if a
     /// call has more than [`Args::MAX`].
-    pub fn launches(&self, arguments: &[Vec<Part<'_, D>>]) -> Result<Vec<Launch<D>>> {
+    pub fn launches(&self, arguments: &[Vec<RegionPart<'_, D>>]) -> Result<Vec<Launch<D>>> {
         let calls = self.program.calls();
         if arguments.len() != calls.len() {
             let (have, want) = (arguments.len(), calls.len());
@@ -94,10 +94,16 @@ impl<D: Operators> LoadedProgram<D> {
     }
 
     #[allow(unsafe_code)]
-    fn launch(&self, call: &Call, kernel: &D::Kernel, parts: &[Part<'_, D>]) -> Result<Launch<D>> {
+    fn launch(
+        &self,
+        call: &Call,
+        kernel: &D::Kernel,
+        parts: &[RegionPart<'_, D>],
+    ) -> Result<Launch<D>> {
         self.check(call, parts)?;
-        let word =
-            |part: &Part<'_, D>| self.device.address(&part.region.buffer) + part.offset as u64;
+        let word = |part: &RegionPart<'_, D>| {
+            self.device.address(&part.region.buffer) + part.offset as u64
+        };
         let words: Vec<u64> = parts.iter().map(word).collect();
         // SAFETY: `check` found each part inside its region. Kernels touch no more than that, and
         // blocks don't need each other: `Program::trusted` demands it. `keep` holds the memory
@@ -107,7 +113,7 @@ impl<D: Operators> LoadedProgram<D> {
         Ok(launch.keep(parts.iter().map(|part| part.region.buffer.clone()).collect()))
     }
 
-    fn check(&self, call: &Call, parts: &[Part<'_, D>]) -> Result<()> {
+    fn check(&self, call: &Call, parts: &[RegionPart<'_, D>]) -> Result<()> {
         let (name, given, want) = (&call.kernel, parts.len(), call.args.len());
         if want > Args::MAX {
             let what = format!("kernel {name} has {want} arguments, most is {}", Args::MAX);
@@ -120,7 +126,7 @@ impl<D: Operators> LoadedProgram<D> {
         if blocks > u128::from(u32::MAX) {
             return Err(Error::Invalid(format!("kernel {name}: a grid of {blocks} blocks")));
         }
-        let fits = |(part, &bytes): (&Part<'_, D>, &usize)| self.holds(part, bytes);
+        let fits = |(part, &bytes): (&RegionPart<'_, D>, &usize)| self.holds(part, bytes);
         match parts.iter().zip(&call.args).position(|given| !fits(given)) {
             Some(at) => Err(Error::Invalid(format!(
                 "kernel {name}: argument {at} is of another program or under {} bytes",
@@ -130,7 +136,7 @@ impl<D: Operators> LoadedProgram<D> {
         }
     }
 
-    fn holds(&self, part: &Part<'_, D>, bytes: usize) -> bool {
+    fn holds(&self, part: &RegionPart<'_, D>, bytes: usize) -> bool {
         let end = part.offset.checked_add(bytes);
         Arc::ptr_eq(&part.region.token, &self.token)
             && end.is_some_and(|end| end <= part.region.bytes)

@@ -11,7 +11,7 @@ use crate::run::launch_name::launch_names;
 use crate::run::memory::{Memory, Side};
 use crate::run::network::Network;
 use reef_op::Operators;
-use reef_op::program::{LoadedProgram, Part, Program, Region};
+use reef_op::program::{LoadedProgram, Program, Region, RegionPart};
 use reef_op::tensor::{Element, Spec};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -159,7 +159,7 @@ impl<D: Operators> InstanceMemory<D> {
         model: &ProgramModel,
         weights: &'a ProgramWeights<D>,
         work: &Work,
-    ) -> Result<Vec<Part<'a, D>>> {
+    ) -> Result<Vec<RegionPart<'a, D>>> {
         let Work::Kernel(call) = work else { return Ok(Vec::new()) };
         call.args.iter().map(|&storage| self.part(model, weights, storage)).collect()
     }
@@ -169,7 +169,7 @@ impl<D: Operators> InstanceMemory<D> {
         model: &ProgramModel,
         weights: &'a ProgramWeights<D>,
         storage: usize,
-    ) -> Result<Part<'a, D>> {
+    ) -> Result<RegionPart<'a, D>> {
         let input = model.inputs().iter().find(|input| input.storage == storage);
         let (region, offset) = match (self.plan.offsets[storage], input) {
             (Some(offset), _) => (&self.arena, offset),
@@ -181,7 +181,7 @@ impl<D: Operators> InstanceMemory<D> {
                 (weights.regions.get(&storage).ok_or_else(missing)?, 0)
             }
         };
-        Ok(Part { region, offset })
+        Ok(RegionPart { region, offset })
     }
 
     fn memory(self, model: &ProgramModel, device: &D) -> Result<Memory<D>> {

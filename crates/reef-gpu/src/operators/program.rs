@@ -61,7 +61,7 @@ mod tests {
     use crate::hal::fake::Fake;
     use crate::hal::options::Options;
     use reef_core::Device;
-    use reef_op::program::{LoadedProgram, Part};
+    use reef_op::program::{LoadedProgram, RegionPart};
 
     fn program(args: Vec<usize>) -> Program {
         let file = SourceFile { name: "a.cu".into(), text: String::new(), guarded: true };
@@ -76,7 +76,7 @@ mod tests {
         let loaded = LoadedProgram::load(&gpu, program(vec![64, 8])).unwrap();
         let other = LoadedProgram::load(&gpu, program(vec![64, 8])).unwrap();
         let (region, foreign) = (loaded.alloc(128).unwrap(), other.alloc(128).unwrap());
-        let part = |offset| Part { region: &region, offset };
+        let part = |offset| RegionPart { region: &region, offset };
         let made = loaded.launches(&[vec![part(64), part(0)]]).unwrap();
         let at = gpu.address(region.buffer());
         assert_eq!(made[0].args().words(), [at + 64, at]);
@@ -84,7 +84,7 @@ mod tests {
         let short = "kernel k: argument 0 is of another program or under 64 bytes";
         assert_eq!(says(vec![part(65), part(0)]), short);
         assert_eq!(says(vec![part(usize::MAX), part(0)]), short);
-        assert_eq!(says(vec![Part { region: &foreign, offset: 0 }, part(0)]), short);
+        assert_eq!(says(vec![RegionPart { region: &foreign, offset: 0 }, part(0)]), short);
         assert_eq!(says(vec![part(0)]), "kernel k has 2 arguments, got 1");
         let none = loaded.launches(&[]).unwrap_err().to_string();
         assert_eq!(none, "arguments of 0 calls, there are 1");
