@@ -120,7 +120,7 @@ def row_of(options, name):
         return json.load(file)["rows"][0]
 
 
-def beside(options, name, short, long, threads):
+def colocated(options, name, short, long, threads):
     """Measures `short` within `long`."""
     if not os.path.exists(os.path.join(options.out, name, "saturate.json")):
         parts = {"rt": 100, "be": threads}
@@ -136,8 +136,8 @@ def beside(options, name, short, long, threads):
 def by_mps(options, base):
     with Mps():
         for threads in map(int, options.threads.split(",")):
-            rt = beside(options, f"mps-{threads}-rt", "rt", "be", threads)
-            be = beside(options, f"mps-{threads}-be", "be", "rt", threads)
+            rt = colocated(options, f"mps-{threads}-rt", "rt", "be", threads)
+            be = colocated(options, f"mps-{threads}-be", "be", "rt", threads)
             yield base.point("MPS, % of threads", str(threads), rt["rt_p99_ms"], be["be_inferences_per_second"])
 
 

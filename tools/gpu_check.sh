@@ -42,7 +42,7 @@ pair        pair          240
 cluster     cluster       240
 guests      checkpoint    500
 speed       speed         400
-questions   beside        240
+questions   colocate      240
 '
 
 # --- Steps: each writes to its log and returns whether it passed -----------------------------------------------
@@ -234,17 +234,17 @@ speed() {
 
 # What "Not explained" in docs/lab/nvidia.md asks: how a preemption at the deepest level went, alone and next to three
 # other cases, with as many connections to the device. Passes if each run has said what it saw.
-beside() {
+colocate() {
     local connections alone others
     for connections in 1 8 32; do
         export CUDA_DEVICE_MAX_CONNECTIONS=$connections
         alone=$(stopped_at_all 1 cuda::a_preemption_is_as_deep) && others=$(stopped_at_all 4 cuda::) || return
-        echo "note: $connections connections: alone $alone; beside others $others"
+        echo "note: $connections connections: alone $alone; next to others $others"
     done
 }
 stopped_at_all() { # THREADS FILTER
-    suite 3000 "$2" --test-threads="$1" --nocapture >"$work/beside.txt" 2>&1
-    grep -m1 -oE '[0-9]+ when the calls to stop returned after .*, level All' "$work/beside.txt"
+    suite 3000 "$2" --test-threads="$1" --nocapture >"$work/colocate.txt" 2>&1
+    grep -m1 -oE '[0-9]+ when the calls to stop returned after .*, level All' "$work/colocate.txt"
 }
 
 # --- The run -----------------------------------------------------------------------------------------------

@@ -20,14 +20,14 @@ def main():
     net = device.load(sys.argv[2] if len(sys.argv) > 2 else "resnet50", batch=1)
     x = np.random.default_rng(0).random(net.inputs[0].shape, dtype=np.float32)
     print(device, net.name, flush=True)
-    for beside in (False, True):
+    for has_best_effort in (False, True):
         whole, own, right = [], [], 0
         with device.real_time() as rt, device.best_effort() as be:
             expected = rt.run(net, x)
             jobs = []
             for _ in range(COUNT):
                 jobs = [job for job in jobs if not job.done()]
-                while beside and len(jobs) < 4:
+                while has_best_effort and len(jobs) < 4:
                     jobs.append(be.submit(net, x))
                 begin = time.perf_counter()
                 output = rt.run(net, x)
@@ -38,7 +38,7 @@ def main():
                 right += np.array_equal(output, expected)
             right_jobs = sum(np.array_equal(job.result(), expected) for job in jobs)
         print(
-            f"best-effort work {beside}: run {middle(whole)}, the request's own time {middle(own)}, "
+            f"best-effort work {has_best_effort}: run {middle(whole)}, the request's own time {middle(own)}, "
             f"difference of medians {statistics.median(whole) - statistics.median(own):.1f}; "
             f"{right} of {COUNT} outputs right, {right_jobs} of {len(jobs)} jobs; {device.stats()}",
             flush=True,

@@ -144,7 +144,7 @@ def main():
     gain = sum(rates["two"]) / sum(rates["one"])
     p99 = {way: part(all, 0.99) for way, all in times.items()}
     print(f"{both}: {gain:.3f} x the throughput of {DEVICES[0]} ({LEAST} wanted), "
-          f"real-time p99 {p99['two']:.3f} ms beside {p99['one']:.3f} ms (at most {MOST} x)")
+          f"real-time p99 {p99['two']:.3f} ms next to {p99['one']:.3f} ms (at most {MOST} x)")
     sys.exit(0 if gain >= LEAST and p99["two"] <= MOST * p99["one"] else 1)
 
 

@@ -5,7 +5,7 @@
 
     python3 reef-models/tools/golden.py reef-models/golden mobilenet     # those whose names begin so
 
-Needs torch, torchvision and numpy, for mobilenet_v1 transformers, no network. Each tensor of a state_dict, and the picture, is
+Needs torch, torchvision and numpy, for mobilenet_v1 transformers, no network. Each tensor of a state_dict, and the image, is
 filled by the function that reef-models/src/model/seeded.rs documents, so both sides have the same
 weights to the last bit. Writes one file per network and size, and skips none silently.
 """
@@ -86,9 +86,9 @@ def network(name):
 def logits(name, size, seed):
     net = network(name).eval()
     fill(net, seed)
-    picture = torch.from_numpy(values("input", (1, 3, size, size), 0.0, 1.0, seed))
+    image = torch.from_numpy(values("input", (1, 3, size, size), 0.0, 1.0, seed))
     with torch.inference_mode():
-        out = net(picture)
+        out = net(image)
         return getattr(out, "logits", out).reshape(-1)
 
 

@@ -157,7 +157,7 @@ def inception(opset):
 
 
 def vgg(opset):
-    """Convolutions with bias, a picture that is flattened, linear layers with ReLU."""
+    """Convolutions with bias, a image that is flattened, linear layers with ReLU."""
     n = Net(f"vgg-{opset}", opset, [1, 3, 28, 28], open_sizes=True)
     x = n.node("Relu", n.conv("input", 3, 6, bias=True))
     x = n.pool("MaxPool", n.node("Relu", n.conv(x, 6, 7, bias=True)), 2, 2)
@@ -282,11 +282,11 @@ def main():
     for make, opset in CASES:
         net, output = make(opset)
         model = net.model(output)
-        picture = values("input", tuple(net.shape), 0.0, 1.0, SEED)
+        image = values("input", tuple(net.shape), 0.0, 1.0, SEED)
         options = onnxruntime.SessionOptions()
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         session = onnxruntime.InferenceSession(model.SerializeToString(), options)
-        result = session.run(None, {"input": picture})[0].reshape(-1)
+        result = session.run(None, {"input": image})[0].reshape(-1)
         onnx.save(model, out / f"{net.name}.onnx")
         record = {"seed": SEED, "logits": [float(f"{float(value):.7g}") for value in result]}
         (out / f"{net.name}.json").write_text(json.dumps(record) + "\n")

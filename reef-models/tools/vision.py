@@ -1,4 +1,4 @@
-"""The built vision transformer next to torchvision: the same tensors, the same pictures.
+"""The built vision transformer next to torchvision: the same tensors, the same images.
 
     python3 vision.py REEF          # REEF: the command, such as target/release/reef
     python3 vision.py golden        # the logits of the small one in reef-models/src/zoo/vision.rs
@@ -26,33 +26,33 @@ def offset_and_scale(name, shape):
     return (1.0, 0.2) if name.endswith("weight") else (0.0, 0.1)
 
 
-def expected(net, pictures, seed):
+def expected(net, images, seed):
     filled = {name: torch.from_numpy(values(name, tensor.shape, *offset_and_scale(name, tensor.shape), seed))
               for name, tensor in net.state_dict().items()}
     net.load_state_dict(filled)
     with torch.inference_mode():
-        return net.eval()(torch.from_numpy(pictures)).numpy()
+        return net.eval()(torch.from_numpy(images)).numpy()
 
 
 def golden():
     net = torchvision.models.VisionTransformer(
         image_size=12, patch_size=4, num_layers=2, num_heads=2, hidden_dim=16, mlp_dim=24, num_classes=5)
     count = 2 * 3 * 12 * 12
-    pictures = ((np.arange(count) * 37 % 101) / np.float32(50) - np.float32(1)).astype(np.float32)
-    print(expected(net, pictures.reshape(2, 3, 12, 12), 5).tolist())
+    images = ((np.arange(count) * 37 % 101) / np.float32(50) - np.float32(1)).astype(np.float32)
+    print(expected(net, images.reshape(2, 3, 12, 12), 5).tolist())
 
 
 def main(reef):
-    pictures = np.random.default_rng(7).random((2, 3, 224, 224), dtype=np.float32) * 2 - 1
-    want = expected(torchvision.models.vit_b_16(), pictures, 2022)
+    images = np.random.default_rng(7).random((2, 3, 224, 224), dtype=np.float32) * 2 - 1
+    want = expected(torchvision.models.vit_b_16(), images, 2022)
     with tempfile.TemporaryDirectory() as folder:
-        np.save(f"{folder}/input.npy", pictures)
+        np.save(f"{folder}/input.npy", images)
         given = [f"input={folder}/input.npy", "--out", folder, "--preempt"]
         subprocess.run([reef, "run", "vit_b_16", *given], check=True)
         have = np.load(f"{folder}/logits.npy")
     off = float(np.abs(have - want).max() / np.abs(want).max())
     apart = float(np.abs(want[0] - want[1]).max() / np.abs(want).max())
-    print(f"vit_b_16: off by {off:.1e} of the largest logit; two pictures are {apart:.1e} apart")
+    print(f"vit_b_16: off by {off:.1e} of the largest logit; two images are {apart:.1e} apart")
     if not off < 1e-3:
         sys.exit("the logits differ")
 

@@ -1,8 +1,8 @@
 """Unmodified programs for the checks of suspension. The output of the first two is the same in every run.
 
-    deterministic.py train [STEPS] [GIB]    a small convolutional network, beside GIB GiB that it only keeps
+    deterministic.py train [STEPS] [GIB]    a small convolutional network, next to GIB GiB that it only keeps
     deterministic.py generate [TEXTS]       a language model of 1.1 B parameters, 64 tokens a text, by a CUDA graph
-    deterministic.py serve [SECONDS] [GIB]  100 requests a second of a small network, beside GIB GiB that it only keeps
+    deterministic.py serve [SECONDS] [GIB]  100 requests a second of a small network, next to GIB GiB that it only keeps
 
 Prints "ready" to standard error when the device is in use, and a digest of all results at the end. `serve` prints the
 seconds of its allocation, and the times of a request, in milliseconds.

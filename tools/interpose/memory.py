@@ -43,7 +43,7 @@ def output(started):
     return (out.strip().splitlines() or [""])[-1]
 
 
-def beside(name, settings, more, is_alone=False):
+def colocated(name, settings, more, is_alone=False):
     """The real-time program as a guest of a daemon of these settings, next to the best-effort one unless it is alone."""
     sockets = tempfile.mkdtemp()
     place = ["--socket-dir", sockets]
@@ -70,10 +70,10 @@ alone = output(start(serve))
 print(f"without REEF, alone: {alone}; training {undisturbed[:20]}", flush=True)
 on = ["--set", "guests.suspend=true"]
 results = [
-    beside("guest alone", on, [], is_alone=True),
-    beside("without the policy", [], []),
-    beside("refused memory", on, []),
-    beside("reserved memory", on, ["--reserve", f"{options.needs + 2}GiB"]),
+    colocated("guest alone", on, [], is_alone=True),
+    colocated("without the policy", [], []),
+    colocated("refused memory", on, []),
+    colocated("reserved memory", on, ["--reserve", f"{options.needs + 2}GiB"]),
 ]
 wrong = [not same for same, _ in results]
 served = [served.startswith("serve:") for _, served in results]

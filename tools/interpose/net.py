@@ -135,4 +135,4 @@ else:
             times.append(("alone", begin, begin + 2))
             for what, since, until in times:
                 runs = sum(since <= start < until for start, _ in latencies)
-                print(f"    {runs / (until - since):7.1f} runs/s beside: {what}", flush=True)
+                print(f"    {runs / (until - since):7.1f} runs/s next to it: {what}", flush=True)

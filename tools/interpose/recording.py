@@ -1,7 +1,7 @@
 """What recording costs an eager PyTorch program: recording.py NETWORK SECONDS, under REEF_PROFILE=table,range.
 
 Runs of a network in turns of which every other one is recorded, in an order that begins anew at random for each pair; the
-time of the recorded turn over the plain one beside it is one figure, and their median is said, with the interval that has
+time of the recorded turn over the plain one next to it is one figure, and their median is said, with the interval that has
 it in 95 of 100 cases (by ranks, whatever their distribution is). Without REEF_PROFILE the same turns show what this can
 tell.
 """

@@ -71,11 +71,11 @@ def measure(name, address, rate, clients, seconds):
     """Measures one load; returns its row of the table."""
     count, lost = multiprocessing.Value("q", 0), multiprocessing.Value("q", 0)
     args = (address, seconds + 1, clients, count, lost)
-    beside = multiprocessing.Process(target=client.closed, args=args)
-    beside.start()
+    neighbour = multiprocessing.Process(target=client.closed, args=args)
+    neighbour.start()
     time.sleep(0.5)
     times, failed = client.opened(address, seconds, rate)
-    beside.join()
+    neighbour.join()
     if not times:
         sys.exit(f"{name}: none of {failed} requests was answered")
     at = lambda share: 1e3 * float(np.quantile(times, share))

@@ -26,7 +26,7 @@ latency() {
     step mps-1s-low 60 python3 processes.py "$folder" --mps --low --seconds 5 --only busy-1s --ways none stops
     step mps-graph 60 python3 processes.py "$folder" --mps --seconds 3 --only graph --ways none gates stops
     # Blocks of 1.6 ms leave while they run.
-    step mps-looks 40 python3 processes.py "$folder" --mps --seconds 2 --only busy-100ms --ways none stops
+    step mps-preemption-points 40 python3 processes.py "$folder" --mps --seconds 2 --only busy-100ms --ways none stops
 }
 
 # 10,000 stops of programs and more, word by word; and a training step; then the sanitizer's tools.

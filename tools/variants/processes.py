@@ -81,7 +81,7 @@ def report_of(path):
     return [line.strip() for line in text.splitlines() if re.match(r"\s+(long kernel|not scheduled|guest)", line)]
 
 
-def beside(args, say, name, command, rate, label, slices):
+def colocated(args, say, name, command, rate, label, slices):
     """Requests next to the program. Tells whether its kernels stay whole because the driver compiles them differently."""
     rt = [os.path.join(args.built, "rt"), str(args.rate), str(args.seconds)]
     report = os.path.join(tempfile.mkdtemp(), "report")
@@ -157,9 +157,9 @@ def measure(args, say, name, command, steps):
     for way in args.ways:
         if way == "bits":
             bits(args, say, name, command, args.launches or max(6, int(args.seconds * rate)), slices)
-        elif beside(args, say, name, command, rate, way, {"none": None, "gates": "0", "slices": "no-stops", "stops": "1"}[way]):
+        elif colocated(args, say, name, command, rate, way, {"none": None, "gates": "0", "slices": "no-stops", "stops": "1"}[way]):
             slices = "any"
-            beside(args, say, name, command, rate, "slices of any", slices)
+            colocated(args, say, name, command, rate, "slices of any", slices)
 
 
 def main():

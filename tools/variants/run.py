@@ -350,7 +350,7 @@ def starts(made, on, other, words, count):
         free[name] = times
     line = lambda times: f"p50 {times[len(times) // 2]:.0f}, p99 {times[int(len(times) * 0.99)]:.0f} us, {len(times)} requests"
     out = [f"start of other work, idle device: {line(idle)}"]
-    out += [f"start of other work beside the kernel, {name}: {line(times)}" for name, times in free.items()]
+    out += [f"start of other work next to the kernel, {name}: {line(times)}" for name, times in free.items()]
     return out
 
 

@@ -16,7 +16,7 @@ import time
 import numpy as np
 import reef
 
-PICTURES = 8
+IMAGES = 8
 SIZE = 32
 
 
@@ -37,10 +37,10 @@ class Target:
 
     def __init__(self, name, clients, network, expected):
         self.name, self.clients, self.network, self.expected = name, clients, network, expected
-        self.inputs = [picture(seed) for seed in range(PICTURES)]
+        self.inputs = [image(seed) for seed in range(IMAGES)]
 
 
-def picture(seed):
+def image(seed):
     return np.random.default_rng(seed).random((1, 3, SIZE, SIZE), dtype=np.float32)
 
 
@@ -66,7 +66,7 @@ def threaded(counts, targets, seed, end):
             for _ in range(source.randrange(1, 30)):
                 jobs = []
                 for _ in range(source.randrange(1, 5)):
-                    which = source.randrange(PICTURES)
+                    which = source.randrange(IMAGES)
                     if (job := submitted(counts, target, client, which)) is not None:
                         jobs.append((which, job))
                 source.shuffle(jobs)
@@ -98,7 +98,7 @@ async def awaiting(counts, targets, seed, end):
         while time.monotonic() < end:
             target = source.choice(targets)
             with target.clients[source.random() < 0.5]() as client:
-                tasks = (one(target, client, source.randrange(PICTURES)) for _ in range(source.randrange(1, 6)))
+                tasks = (one(target, client, source.randrange(IMAGES)) for _ in range(source.randrange(1, 6)))
                 await asyncio.gather(*tasks)
             await asyncio.sleep(0)  # sleep: others run
 
@@ -137,7 +137,7 @@ def run(seconds, seed, targets):
 def on_device(device):
     net = device.load("resnet18", batch=1, input_size=SIZE, seed=1, instances=16)
     with device.real_time() as rt:
-        expected = [rt.run(net, picture(seed)) for seed in range(PICTURES)]
+        expected = [rt.run(net, image(seed)) for seed in range(IMAGES)]
     return Target("device", (device.best_effort, device.real_time), net, expected)
 
 

@@ -113,7 +113,7 @@ class Modern(Producer):
     """A library that always has a version. The package remembers which type of array has none."""
 
 
-def picture(seed=0):
+def image(seed=0):
     return np.random.default_rng(seed).random((1, 3, SIZE, SIZE), dtype=np.float32)
 
 
@@ -123,7 +123,7 @@ class Arrays(unittest.TestCase):
         cls.device = reef.open("cpu:0?units=2")
         cls.net = cls.device.load("resnet18", batch=1, input_size=SIZE, instances=2)
         cls.rt = cls.device.real_time()
-        cls.expected = [cls.rt.run(cls.net, picture(seed)) for seed in range(4)]
+        cls.expected = [cls.rt.run(cls.net, image(seed)) for seed in range(4)]
 
     @classmethod
     def tearDownClass(cls):
@@ -134,7 +134,7 @@ class Arrays(unittest.TestCase):
         self.assertTrue(np.array_equal(np.asarray(output), self.expected[seed]))
 
     def test_memory_of_others_is_read_and_released_once(self):
-        whole = np.concatenate([np.full(16, np.nan, np.float32), picture(1).ravel()])
+        whole = np.concatenate([np.full(16, np.nan, np.float32), image(1).ravel()])
         strides = (3 * SIZE * SIZE, SIZE * SIZE, SIZE, 1)
         first_is_free = (7, SIZE * SIZE, SIZE, 1)
         for what, options in [
@@ -147,18 +147,18 @@ class Arrays(unittest.TestCase):
             ("pinned", {"device": (3, 0)}),
         ]:
             with self.subTest(what):
-                producer = (Modern if "version" in options else Producer)(picture(1), **options)
+                producer = (Modern if "version" in options else Producer)(image(1), **options)
                 self.assert_same(self.rt.run(self.net, producer), 1)
                 self.assertEqual(producer.deleted, 1)
                 self.assertEqual(capsule_name(producer.capsule)[:5], b"used_")
                 has_version = "version" in options
                 self.assertEqual(producer.calls, [{"max_version": (1, 0)} if has_version else {}])
-        producer = Producer(whole, shape=picture().shape, offset=64)
+        producer = Producer(whole, shape=image().shape, offset=64)
         self.assert_same(self.rt.run(self.net, producer), 1)
         self.assertEqual(producer.deleted, 1)
 
     def test_memory_that_does_not_fit_is_refused_and_released_once(self):
-        shape = picture().shape
+        shape = image().shape
         for what, options, word in [
             ("type", {"dtype": (2, 64, 1)}, r"must be float32 \(1, 3, 32, 32\), got float64 \(1, 3, 32, 32\)"),
             ("lanes", {"dtype": (2, 32, 4)}, "got float32x4"),
@@ -168,14 +168,14 @@ class Arrays(unittest.TestCase):
             ("version", {"version": (2, 0)}, "host's memory"),
         ]:
             with self.subTest(what):
-                producer = Producer(picture(), **options)
+                producer = Producer(image(), **options)
                 with self.assertRaisesRegex(reef.InvalidError, word):
                     self.rt.run(self.net, producer)
                 self.assertEqual(producer.deleted, 0 if what == "version" else 1)
-        self.assert_same(self.rt.run(self.net, picture()), 0)
+        self.assert_same(self.rt.run(self.net, image()), 0)
 
     def test_used_capsule_is_refused(self):
-        producer = Producer(picture())
+        producer = Producer(image())
         self.rt.run(self.net, producer)
         with self.assertRaises(reef.InvalidError):
             self.rt.run(self.net, producer)
@@ -183,13 +183,13 @@ class Arrays(unittest.TestCase):
 
     def test_memory_of_another_device_is_refused_unread(self):
         for device, name in [((2, 0), "cuda:0"), ((10, 1), "hip:1"), ((8, 0), "metal:0"), ((77, 3), "77:3")]:
-            producer = Producer(picture(), device=device)
+            producer = Producer(image(), device=device)
             with self.assertRaisesRegex(reef.InvalidError, f"input input must be on the host, got an array on .*{name}"):
                 self.rt.run(self.net, producer)
             self.assertEqual((producer.calls, producer.deleted), ([], 0))
 
     def test_memory_that_is_not_where_its_owner_says_is_refused(self):
-        producer = Producer(picture(), device=(2, 0), says=CPU)
+        producer = Producer(image(), device=(2, 0), says=CPU)
         with self.assertRaisesRegex(reef.InvalidError, "must be where it says"):
             self.rt.run(self.net, producer)
         self.assertEqual(producer.deleted, 1)
@@ -219,15 +219,15 @@ class Arrays(unittest.TestCase):
 
         for kind, word in [(Broken, "gone away"), (NotACapsule, ""), (Nowhere, "no device"), (Odd, "of any kind")]:
             with self.subTest(kind.__name__), self.assertRaisesRegex(reef.InvalidError, word):
-                self.rt.run(self.net, kind(picture()))
-        self.assert_same(self.rt.run(self.net, picture()), 0)
+                self.rt.run(self.net, kind(image()))
+        self.assert_same(self.rt.run(self.net, image()), 0)
 
     def test_outputs_on_the_device_are_kept_while_something_has_them(self):
-        kept = [self.rt.run(self.net, picture(seed), out="device") for seed in range(4)]
+        kept = [self.rt.run(self.net, image(seed), out="device") for seed in range(4)]
         views = [np.from_dlpack(output) for output in kept[:2]] + [output.numpy() for output in kept[2:]]
         del kept
         for _ in range(10):
-            self.rt.run(self.net, picture(3), out="device")
+            self.rt.run(self.net, image(3), out="device")
         for seed, view in enumerate(views):
             self.assert_same(view, seed)
 
@@ -235,13 +235,13 @@ class Arrays(unittest.TestCase):
         def address(output):
             return output.numpy().ctypes.data
 
-        addresses = {address(self.rt.run(self.net, picture(), out="device")) for _ in range(50)}
+        addresses = {address(self.rt.run(self.net, image(), out="device")) for _ in range(50)}
         self.assertLessEqual(len(addresses), 3)
-        held = [self.rt.run(self.net, picture(), out="device") for _ in range(10)]
+        held = [self.rt.run(self.net, image(), out="device") for _ in range(10)]
         self.assertEqual(len({address(output) for output in held}), 10)
 
     def test_array_says_what_it_is(self):
-        output = self.rt.run(self.net, picture(), out="device")
+        output = self.rt.run(self.net, image(), out="device")
         self.assertIsInstance(output, reef.Array)
         self.assertEqual((output.shape, output.dtype, output.nbytes, len(output)), ((1, 1000), "float32", 4000, 1))
         self.assertEqual((output.__dlpack_device__(), output.device_name), (CPU, "cpu"))
@@ -260,7 +260,7 @@ class Arrays(unittest.TestCase):
                 output.__dlpack__(**options)
 
     def test_capsules_have_the_version_that_is_asked_for(self):
-        output = self.rt.run(self.net, picture(1), out="device")
+        output = self.rt.run(self.net, image(1), out="device")
         for options, name, kind in [
             ({}, b"dltensor", Managed),
             ({"max_version": (0, 8)}, b"dltensor", Managed),
@@ -285,14 +285,14 @@ class Arrays(unittest.TestCase):
         del slot
         gc.collect()
         with self.assertRaises(reef.BusyError):
-            self.rt.run(net, picture())
+            self.rt.run(net, image())
         del capsules
         gc.collect()
-        self.assert_same(self.rt.run(net, picture()), 0)
+        self.assert_same(self.rt.run(net, image()), 0)
 
     def test_output_is_an_input_of_the_next(self):
         slot = self.net.slot()
-        np.copyto(slot.inputs[0].numpy(), picture(2))
+        np.copyto(slot.inputs[0].numpy(), image(2))
         self.assert_same(self.rt.run(self.net, slot.inputs[0]), 2)
 
     def test_slot_is_filled_and_read_in_place(self):
@@ -301,12 +301,12 @@ class Arrays(unittest.TestCase):
         given, found = np.from_dlpack(slot.inputs[0]), np.from_dlpack(slot.outputs[0])
         with self.device.best_effort() as be:
             for seed in [0, 1, 2]:
-                np.copyto(slot.inputs[0].numpy(), picture(seed))
-                self.assertTrue(np.array_equal(given, picture(seed)))
+                np.copyto(slot.inputs[0].numpy(), image(seed))
+                self.assertTrue(np.array_equal(given, image(seed)))
                 output = self.rt.run(slot)
                 self.assertEqual(output.numpy().ctypes.data, found.ctypes.data)
                 self.assert_same(found, seed)
-                np.copyto(slot.inputs[0].numpy(), picture(3))
+                np.copyto(slot.inputs[0].numpy(), image(3))
                 future = be.submit(slot)
                 future.result()
                 self.assert_same(found, 3)
@@ -314,18 +314,18 @@ class Arrays(unittest.TestCase):
 
     def test_input_of_a_slot_may_be_given(self):
         slot = self.net.slot("host")
-        self.assert_same(self.rt.run(slot, picture(1)), 1)
+        self.assert_same(self.rt.run(slot, image(1)), 1)
         view = slot.inputs[0].numpy()
-        np.copyto(view, picture(2))
+        np.copyto(view, image(2))
         self.assert_same(self.rt.run(slot, view), 2)
-        self.assert_same(self.rt.run(slot, Producer(picture(3))), 3)
-        self.assert_same(self.rt.run(slot, **{self.net.inputs[0].name: picture(0)}), 0)
+        self.assert_same(self.rt.run(slot, Producer(image(3))), 3)
+        self.assert_same(self.rt.run(slot, **{self.net.inputs[0].name: image(0)}), 0)
 
     def test_slot_has_its_memory_until_its_arrays_are_dropped(self):
         net = self.device.load("resnet18", batch=1, input_size=SIZE, instances=1)
         slot = net.slot()
         view = slot.outputs[0].numpy()
-        self.rt.run(slot, picture(1))
+        self.rt.run(slot, image(1))
         for left in ["slot", "view"]:
             with self.assertRaises(reef.BusyError, msg=left):
                 net.slot()
@@ -334,7 +334,7 @@ class Arrays(unittest.TestCase):
                 gc.collect()
         self.assert_same(view, 1)
         del view
-        self.assert_same(self.rt.run(net, picture(2)), 2)
+        self.assert_same(self.rt.run(net, image(2)), 2)
 
     def test_slot_takes_one_request_at_a_time(self):
         long = self.device.load("resnet50", batch=1, input_size=224)
@@ -351,12 +351,12 @@ class Arrays(unittest.TestCase):
     def test_wrong_options_are_refused(self):
         slot = self.net.slot()
         for call in [
-            lambda: self.rt.run(self.net, picture(), out="nowhere"),
+            lambda: self.rt.run(self.net, image(), out="nowhere"),
             lambda: self.rt.run(slot, out="host"),
             lambda: self.rt.submit(slot, out="device"),
             lambda: self.net.slot("there"),
-            lambda: self.rt.run(slot, picture(), picture()),
-            lambda: self.rt.run(slot, nothing=picture()),
+            lambda: self.rt.run(slot, image(), image()),
+            lambda: self.rt.run(slot, nothing=image()),
         ]:
             with self.assertRaises(reef.InvalidError):
                 call()
@@ -365,7 +365,7 @@ class Arrays(unittest.TestCase):
 
     def test_future_gives_arrays_of_the_device(self):
         with self.device.best_effort() as be:
-            jobs = [be.submit(self.net, picture(seed), out="device") for seed in range(2)]
+            jobs = [be.submit(self.net, image(seed), out="device") for seed in range(2)]
             for seed, job in enumerate(jobs):
                 self.assertIsInstance(job.result(), reef.Array)
                 self.assert_same(job.result(), seed)
@@ -398,14 +398,14 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
     @unittest.skipIf(torch is None, "torch is not installed")
     def test_tensors_of_torch_go_in_and_out(self):
-        tensor = torch.from_numpy(picture(1))
+        tensor = torch.from_numpy(image(1))
         self.assert_same(self.rt.run(self.net, tensor), 1)
         self.assert_same(self.rt.run(self.net, tensor.permute(0, 1, 3, 2).contiguous().permute(0, 1, 3, 2)), 1)
         output = torch.from_dlpack(self.rt.run(self.net, tensor, out="device"))
-        self.rt.run(self.net, picture(2), out="device")
+        self.rt.run(self.net, image(2), out="device")
         self.assert_same(output, 1)
         slot = self.net.slot()
-        torch.from_dlpack(slot.inputs[0]).copy_(torch.from_numpy(picture(3)))
+        torch.from_dlpack(slot.inputs[0]).copy_(torch.from_numpy(image(3)))
         result = torch.from_dlpack(self.rt.run(slot))
         self.assert_same(result, 3)
         self.assertEqual(result.data_ptr(), slot.outputs[0].numpy().ctypes.data)

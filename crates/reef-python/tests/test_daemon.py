@@ -23,7 +23,7 @@ SIZE = 32
 COMMAND = shutil.which("reef")
 
 
-def picture(seed=0, size=SIZE):
+def image(seed=0, size=SIZE):
     return np.random.default_rng(seed).random((1, 3, size, size), dtype=np.float32)
 
 
@@ -250,17 +250,17 @@ class Served(unittest.TestCase):
     def test_all_ways_give_the_output_of_the_library(self):
         with reef.open("cpu:0?units=1") as device, device.real_time() as rt:
             net = device.load("resnet18", batch=1, input_size=SIZE, seed=1)
-            expected = [rt.run(net, picture(seed)) for seed in range(2)]
+            expected = [rt.run(net, image(seed)) for seed in range(2)]
         model = self.daemon.model("tiny")
         self.assertEqual(model.inputs, (reef.Port("input", (1, 3, SIZE, SIZE), "float32"),))
         with reef.connect(self.sockets, shared_memory=False) as http:
             for daemon in (self.daemon, http):
                 for client in (daemon, daemon.real_time(), daemon.best_effort()):
                     for seed, wanted in enumerate(expected):
-                        found = client.run("tiny", picture(seed))
+                        found = client.run("tiny", image(seed))
                         self.assertEqual((found.shape, found.dtype), (wanted.shape, wanted.dtype))
                         self.assertTrue(np.array_equal(found, wanted))
-                    self.assertTrue(np.array_equal(client.run(model, input=picture()), expected[0]))
+                    self.assertTrue(np.array_equal(client.run(model, input=image()), expected[0]))
             self.assertEqual(len(http._sessions), 0)
         self.assertEqual(list(self.daemon._sessions), ["tiny"])
 
@@ -288,7 +288,7 @@ class Served(unittest.TestCase):
         recorder.start()
         with self.daemon.real_time() as rt:
             while recorder.is_alive():
-                rt.run("tiny", picture())
+                rt.run("tiny", image())
         recorder.join()
         events = json.loads(found[0])
         self.assertIn("tiny", str(events))
@@ -300,7 +300,7 @@ class Served(unittest.TestCase):
 
     def test_request_through_shared_memory_has_times(self):
         with self.daemon.real_time() as rt:
-            job = rt.submit("tiny", picture())
+            job = rt.submit("tiny", image())
             job.result()
             self.assertGreater(job.timing.device, 0)
             self.assertGreaterEqual(job.timing.total, job.timing.device)
@@ -334,32 +334,32 @@ class Served(unittest.TestCase):
             def __dlpack_device__(self):
                 return self.array.__dlpack_device__()
 
-        expected = self.daemon.run("tiny", picture())
-        self.assertTrue(np.array_equal(self.daemon.run("tiny", Foreign(picture())), expected))
+        expected = self.daemon.run("tiny", image())
+        self.assertTrue(np.array_equal(self.daemon.run("tiny", Foreign(image())), expected))
 
     def test_futures_of_one_connection_end_in_any_order(self):
         with self.daemon.best_effort() as be:
-            expected = [be.run("tiny", picture(seed)) for seed in range(4)]
+            expected = [be.run("tiny", image(seed)) for seed in range(4)]
             for order in ([3, 1, 0, 2], [0, 1, 2, 3]):
-                jobs = [be.submit("tiny", picture(seed)) for seed in range(4)]
+                jobs = [be.submit("tiny", image(seed)) for seed in range(4)]
                 with self.assertRaises(reef.BusyError):
-                    be.submit("tiny", picture())
+                    be.submit("tiny", image())
                 for seed in order:
                     self.assertTrue(np.array_equal(jobs[seed].result(timeout=60), expected[seed]))
 
     def test_abandoned_requests_free_their_places(self):
         with self.daemon.best_effort() as be:
-            expected = be.run("tiny", picture())
+            expected = be.run("tiny", image())
             for _ in range(10):
                 try:
-                    be.submit("tiny", picture(1))
+                    be.submit("tiny", image(1))
                 except reef.BusyError:
                     time.sleep(0.01)  # sleep: the request that is in the way ends
                 gc.collect()
             end = time.monotonic() + 60
             while True:
                 try:
-                    self.assertTrue(np.array_equal(be.run("tiny", picture()), expected))
+                    self.assertTrue(np.array_equal(be.run("tiny", image()), expected))
                     break
                 except reef.BusyError:
                     self.assertLess(time.monotonic(), end)
@@ -369,11 +369,11 @@ class Served(unittest.TestCase):
             outputs = []
             with reef.connect(self.sockets, shared_memory=shared_memory) as daemon:
                 rt = daemon.real_time()
-                expected = [rt.run("tiny", picture(seed)) for seed in range(3)]
+                expected = [rt.run("tiny", image(seed)) for seed in range(3)]
 
                 def work(seed):
                     for _ in range(10):
-                        outputs.append((seed, rt.run("tiny", picture(seed))))
+                        outputs.append((seed, rt.run("tiny", image(seed))))
 
                 threads = [threading.Thread(target=work, args=(seed,)) for seed in range(3)]
                 [thread.start() for thread in threads]
@@ -384,19 +384,19 @@ class Served(unittest.TestCase):
 
     def test_tasks_of_asyncio_wait(self):
         async def all_of_them(client):
-            return await asyncio.gather(*(client.submit("tiny", picture(seed)) for seed in range(4)))
+            return await asyncio.gather(*(client.submit("tiny", image(seed)) for seed in range(4)))
 
         with self.daemon.best_effort() as be:
             outputs = asyncio.run(all_of_them(be))
             for seed, output in enumerate(outputs):
-                self.assertTrue(np.array_equal(output, be.run("tiny", picture(seed))))
+                self.assertTrue(np.array_equal(output, be.run("tiny", image(seed))))
 
     def test_wrong_requests_are_refused_in_the_daemons_words(self):
         for what, wrong, kind, words in [
-            ("tiny", picture(size=31), reef.InvalidError, "must be float32 (1, 3, 32, 32)"),
-            ("nothing", picture(), reef.NotFoundError, "nothing"),
-            ("large", picture(), reef.Error, "large"),
-            ("no/name?", picture(), reef.Error, ""),
+            ("tiny", image(size=31), reef.InvalidError, "must be float32 (1, 3, 32, 32)"),
+            ("nothing", image(), reef.NotFoundError, "nothing"),
+            ("large", image(), reef.Error, "large"),
+            ("no/name?", image(), reef.Error, ""),
         ]:
             with self.subTest(what), self.assertRaises(kind) as raised:
                 self.daemon.run(what, wrong)
@@ -407,10 +407,10 @@ class Served(unittest.TestCase):
     def test_input_may_be_written_once_submit_has_returned(self):
         for shared_memory, count in ((True, 4), (False, 24)):  # over HTTP: more than it has threads
             with reef.connect(self.sockets, shared_memory=shared_memory) as daemon:
-                expected, x = daemon.run("tiny", picture()), picture()
+                expected, x = daemon.run("tiny", image()), image()
                 jobs = []
                 for _ in range(count):
-                    np.copyto(x, picture())
+                    np.copyto(x, image())
                     jobs.append(daemon.submit("tiny", x))
                     x.fill(0.25)
                 for job in jobs:
@@ -420,29 +420,29 @@ class Served(unittest.TestCase):
         for shared_memory in (True, False):
             with reef.connect(self.sockets, shared_memory=shared_memory) as daemon:
                 with self.assertRaises(reef.DeadlineError) as raised:
-                    daemon.run("tiny", picture(), deadline=1e-6)
+                    daemon.run("tiny", image(), deadline=1e-6)
                 self.assertIsInstance(raised.exception, TimeoutError)
-                self.assertEqual(daemon.run("tiny", picture(), deadline=60).shape, (1, 1000))
+                self.assertEqual(daemon.run("tiny", image(), deadline=60).shape, (1, 1000))
                 for wrong in (-1.0, float("nan"), float("inf")):
                     with self.assertRaisesRegex(reef.InvalidError, "deadline"):
-                        daemon.run("tiny", picture(), deadline=wrong)
+                        daemon.run("tiny", image(), deadline=wrong)
 
     def test_interrupt_ends_a_wait(self):
         self.daemon.load("large")
         for shared_memory in (True, False):
             with reef.connect(self.sockets, shared_memory=shared_memory) as daemon:
                 be = daemon.best_effort()
-                be.run("large", picture(size=160))
+                be.run("large", image(size=160))
                 timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
                 with self.assertRaises(KeyboardInterrupt):
                     timer.start()  # here, as the signal may come before the next line
                     for _ in range(1000):
-                        be.run("large", picture(size=160))
+                        be.run("large", image(size=160))
                 timer.join()
         self.daemon.unload("large")
 
     def test_interrupt_after_an_answer_was_taken_keeps_it(self):
-        expected = self.daemon.run("tiny", picture())
+        expected = self.daemon.run("tiny", image())
 
         def interrupted(call):
             def function(argument):
@@ -452,7 +452,7 @@ class Served(unittest.TestCase):
             return function
 
         for what in ("_request", "_network"):
-            job = self.daemon.submit("tiny", picture())
+            job = self.daemon.submit("tiny", image())
             part, name = getattr(job, what), "wait" if what == "_request" else "_read"
             call = interrupted(getattr(part, name))
             with mock.patch.object(part, name, call), self.assertRaises(KeyboardInterrupt):
@@ -546,21 +546,21 @@ class Changing(unittest.TestCase):
         process = Process()
         try:
             with reef.connect(process.sockets) as daemon:
-                expected = daemon.run("tiny", picture())
+                expected = daemon.run("tiny", image())
                 process.kill()
                 for _ in range(2):
                     with self.assertRaises(reef.UnavailableError):
-                        daemon.run("tiny", picture())
+                        daemon.run("tiny", image())
                 process.start()
-                self.assertTrue(np.array_equal(daemon.run("tiny", picture()), expected))
+                self.assertTrue(np.array_equal(daemon.run("tiny", image()), expected))
                 process.kill()
                 text = 'network = "resnet18"\nsize = 64\nseed = 1\n'
                 (process.folder / "models/tiny/model.toml").write_text(text)
                 process.start()
                 for _ in range(2):  # the connection that has ended, and the other shape
                     with self.assertRaises(reef.Error):
-                        daemon.run("tiny", picture())
-                self.assertEqual(daemon.run("tiny", picture(size=64)).shape, (1, 1000))
+                        daemon.run("tiny", image())
+                self.assertEqual(daemon.run("tiny", image(size=64)).shape, (1, 1000))
         finally:
             process.end()
 
@@ -571,14 +571,14 @@ class Changing(unittest.TestCase):
                 with reef.connect(process.sockets, shared_memory=shared_memory) as daemon:
                     with reef.connect(process.sockets) as other:
                         for size in (64, SIZE):
-                            daemon.run("tiny", picture(size=96 - size))
+                            daemon.run("tiny", image(size=96 - size))
                             text = f'network = "resnet18"\nsize = {size}\nseed = 1\n'
                             (process.folder / "models/tiny/model.toml").write_text(text)
                             other.load("tiny")
                             with self.assertRaises(reef.Error):
                                 for _ in range(1000):  # the old one may answer for a while
-                                    daemon.run("tiny", picture(size=96 - size))
-                            self.assertEqual(daemon.run("tiny", picture(size=size)).shape, (1, 1000))
+                                    daemon.run("tiny", image(size=96 - size))
+                            self.assertEqual(daemon.run("tiny", image(size=size)).shape, (1, 1000))
         finally:
             process.end()
 
@@ -608,9 +608,9 @@ class Changing(unittest.TestCase):
                 reef.connect(process.sockets, shared_memory=False),
             ]:
                 with daemon, daemon.best_effort() as be, daemon.real_time() as rt:
-                    self.assertEqual(be.run("tiny", picture()).shape, (1, 1000))
+                    self.assertEqual(be.run("tiny", image()).shape, (1, 1000))
                     with self.assertRaises(reef.DeniedError) as raised:
-                        rt.run("tiny", picture())
+                        rt.run("tiny", image())
                     self.assertIn("rights.", str(raised.exception))
         finally:
             process.end()

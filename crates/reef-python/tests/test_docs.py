@@ -16,7 +16,7 @@ COMMAND = shutil.which("reef")
 
 
 def start_daemon(folder):
-    """Starts a daemon with a model of small pictures, called as the docs call it."""
+    """Starts a daemon with a model of small images, called as the docs call it."""
     import reef
 
     (folder / "models/resnet18/1").mkdir(parents=True)

@@ -15,7 +15,7 @@ import reef
 SIZE = 32
 
 
-def picture(seed=0):
+def image(seed=0):
     return np.random.default_rng(seed).random((1, 3, SIZE, SIZE), dtype=np.float32)
 
 
@@ -30,18 +30,18 @@ class Queues(unittest.TestCase):
     def test_networks_of_one_queue_run_in_order(self):
         x = np.zeros(self.other.inputs[0].shape, np.float32)
         with self.device.best_effort() as be:
-            jobs = [be.submit(self.net, picture()), be.submit(self.other, x), be.submit(self.net, picture(1))]
+            jobs = [be.submit(self.net, image()), be.submit(self.other, x), be.submit(self.net, image(1))]
             last = jobs.pop().result()
             self.assertTrue(all(job.done() for job in jobs), "earlier ones have ended")
         with self.device.real_time() as rt:
-            self.assertTrue(np.array_equal(last, rt.run(self.net, picture(1))))
+            self.assertTrue(np.array_equal(last, rt.run(self.net, image(1))))
 
     def test_sizes_of_a_queue_hold_and_wrong_ones_are_refused(self):
         with self.device.best_effort(capacity=16, window=1) as be:
             with self.assertRaisesRegex(reef.InvalidError, "commands, the client's capacity is 16"):
-                be.run(self.net, picture())
+                be.run(self.net, image())
         with self.device.best_effort(capacity=256, window=1) as be:
-            self.assertEqual(be.run(self.net, picture()).shape, (1, 1000))
+            self.assertEqual(be.run(self.net, image()).shape, (1, 1000))
         numbers = ("capacity", -1), ("weight", -1), ("weight", 2**32), ("window", -1), ("priority", 2**31)
         wrong = [{"capacity": 100}, {"weight": 0}, {"window": 0}, *({name: value} for name, value in numbers)]
         for options in wrong:
@@ -52,14 +52,14 @@ class Queues(unittest.TestCase):
         with self.device.real_time() as rt, self.device.best_effort() as be:
             self.assertEqual(rt.usage(), (0.0, 0, 0))
             for _ in range(3):
-                rt.run(self.net, picture())
-            be.run(self.net, picture())
+                rt.run(self.net, image())
+            be.run(self.net, image())
             self.assertEqual(rt.usage()[1:], (3, 0))
             self.assertGreater(rt.usage().served, 0)
             end = time.monotonic() + 60
             while be.usage().served == 0.0:  # it is charged at the next pass of the dispatcher
                 self.assertLess(time.monotonic(), end)
-                be.run(self.net, picture())
+                be.run(self.net, image())
             self.assertIsNone(be.usage().requests)
         with self.assertRaises(reef.CancelledError):
             rt.usage()
@@ -73,17 +73,17 @@ class Budgets(unittest.TestCase):
             with self.assertRaisesRegex(reef.BusyError, "30.0 % of the device, of which 25.0 % are left"):
                 device.real_time(rate=(0.01, 0.003))
             with device.real_time(rate=(0.01, 0.0025)) as second:
-                self.assertEqual(second.run(net, picture()).shape, (1, 1000))
+                self.assertEqual(second.run(net, image()).shape, (1, 1000))
             first.close()
             with device.real_time(rate=(0.01, 0.0075)), device.real_time() as rt:
-                self.assertEqual(rt.run(net, picture()).shape, (1, 1000))
+                self.assertEqual(rt.run(net, image()).shape, (1, 1000))
 
     def test_requests_beyond_a_budget_are_late(self):
         with reef.open("cpu:0?units=1", reserve=0.1) as device:
             net = device.load("resnet18", input_size=SIZE)
             with device.real_time(rate=(3600.0, 1e-6)) as rt:
                 for _ in range(3):
-                    rt.run(net, picture())
+                    rt.run(net, image())
                 self.assertEqual(rt.usage()[1:], (3, 2), "the first one used the budget up")
 
     def test_wrong_budgets_are_refused(self):
@@ -104,14 +104,14 @@ class Traces(unittest.TestCase):
             net = device.load("resnet18", input_size=SIZE)
             file = Path(folder, "trace.json")
             with device.real_time() as rt, device.best_effort() as be:
-                rt.run(net, picture())
+                rt.run(net, image())
                 with device.recording(file):
-                    jobs = [be.submit(net, picture()) for _ in range(4)]
-                    rt.run(net, picture())
+                    jobs = [be.submit(net, image()) for _ in range(4)]
+                    rt.run(net, image())
                     [job.result() for job in jobs]
                     with self.assertRaises(reef.BusyError):
                         device.trace(0.0)
-                rt.run(net, picture())
+                rt.run(net, image())
             events = json.loads(file.read_text())["traceEvents"]
         begins = [event["name"] for event in events if event["ph"] == "b"]
         self.assertEqual((begins.count("rt"), begins.count("be")), (1, 4), "those inside alone")
@@ -129,7 +129,7 @@ class Traces(unittest.TestCase):
             def work():
                 with device.real_time() as rt:
                     while not stop.is_set():
-                        rt.run(net, picture())
+                        rt.run(net, image())
 
             thread = threading.Thread(target=work)
             thread.start()
@@ -154,13 +154,13 @@ class Clusters(unittest.TestCase):
         self.cluster = reef.open_cluster(["cpu:0?units=1", "cpu:1?units=1"])
         self.net = self.cluster.load("resnet18", input_size=SIZE)
         with reef.open("cpu:0?units=1") as device, device.real_time() as rt:
-            self.expected = rt.run(device.load("resnet18", input_size=SIZE), picture())
+            self.expected = rt.run(device.load("resnet18", input_size=SIZE), image())
 
     def test_real_time_clients_are_apart(self):
         with self.cluster.real_time(self.net, load=0.3) as one, self.cluster.real_time(self.net, load=0.3) as two:
             self.assertEqual({one.node, two.node}, {0, 1})
             for client in (one, two):
-                self.assertTrue(np.array_equal(client.run(picture()), self.expected))
+                self.assertTrue(np.array_equal(client.run(image()), self.expected))
                 self.assertGreater(client.timing.total, 0)
             self.assertEqual([node.clients for node in self.cluster.nodes()], [1, 1])
             self.assertGreater(self.cluster.nodes()[0].promised, 40 << 20)
@@ -170,10 +170,10 @@ class Clusters(unittest.TestCase):
         with self.cluster.real_time(self.net) as rt, self.cluster.best_effort(self.net) as be:
             before = {rt: rt.node, be: be.node}
             for client in (rt, be):
-                self.assertTrue(np.array_equal(client.run(picture()), self.expected))
+                self.assertTrue(np.array_equal(client.run(image()), self.expected))
             self.cluster.mark_lost(rt.node, "pulled out")
             for client in (rt, be):
-                self.assertTrue(np.array_equal(client.run(picture()), self.expected))
+                self.assertTrue(np.array_equal(client.run(image()), self.expected))
                 self.assertEqual(client.node, 1 - before[rt])
             self.assertEqual(rt.moves, 1)
             self.assertIn("pulled out", self.cluster.nodes()[before[rt]].lost)
@@ -182,7 +182,7 @@ class Clusters(unittest.TestCase):
         with self.cluster.real_time(self.net, moves=False) as rt:
             self.cluster.mark_lost(rt.node)
             with self.assertRaises(reef.DeviceLostError):
-                rt.run(picture())
+                rt.run(image())
 
     def test_interrupt_ends_a_wait(self):
         code = """
@@ -213,7 +213,7 @@ os._exit(0)
         with self.cluster.best_effort(self.net) as be:
             for call in [
                 lambda: be.run(),
-                lambda: be.run(picture()[:, :1]),
+                lambda: be.run(image()[:, :1]),
                 lambda: self.cluster.best_effort(other),
                 lambda: self.cluster.best_effort(self.net, load=2.0),
                 lambda: self.cluster.mark_lost(2),
@@ -227,9 +227,9 @@ os._exit(0)
                     call()
             with self.assertRaisesRegex(reef.InvalidError, "devices must name at least one device"):
                 reef.open_cluster([])
-            self.assertTrue(np.array_equal(be.run(**{self.net.inputs[0].name: picture()}), self.expected))
+            self.assertTrue(np.array_equal(be.run(**{self.net.inputs[0].name: image()}), self.expected))
         with self.assertRaises(reef.CancelledError):
-            be.run(picture())
+            be.run(image())
 
 
 if __name__ == "__main__":

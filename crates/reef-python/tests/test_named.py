@@ -32,7 +32,7 @@ ELSEWHERE = {
 }
 
 
-def picture():
+def image():
     return np.zeros((1, 3, SIZE, SIZE), np.float32)
 
 
@@ -92,8 +92,8 @@ class Defaults(unittest.TestCase):
 
         rt = lambda call: lambda: client(self.device.real_time, call)
         be = lambda call: lambda: client(self.device.best_effort, call)
-        run = lambda one: one.run(self.net, picture())
-        submit = lambda one: one.submit(self.net, picture()).result()
+        run = lambda one: one.run(self.net, image())
+        submit = lambda one: one.submit(self.net, image()).result()
         return {
             "open": lambda: reef.open().close(),
             "open_cluster": lambda: reef.open_cluster("cpu:0?units=1"),
@@ -101,19 +101,19 @@ class Defaults(unittest.TestCase):
             "BestEffort.submit": be(submit),
             "RealTime.run": rt(run),
             "RealTime.submit": rt(submit),
-            "Future.result": rt(lambda one: one.submit(self.net, picture()).result()),
+            "Future.result": rt(lambda one: one.submit(self.net, image()).result()),
             "Device.load": lambda: self.device.load("resnet18"),
             "Device.real_time": lambda: self.device.real_time().close(),
             "Device.best_effort": lambda: self.device.best_effort().close(),
             "Network.slot": lambda: self.net.slot(),
             "Network.state": lambda: self.net.state({}),
-            "State.run": be(lambda one: self.net.state({}).run(one, picture())),
+            "State.run": be(lambda one: self.net.state({}).run(one, image())),
             "Cluster.load": lambda: self.cluster.load("resnet18"),
             "Cluster.real_time": lambda: client(
-                lambda: self.cluster.real_time(self.shared, load=0.5), lambda one: one.run(picture())
+                lambda: self.cluster.real_time(self.shared, load=0.5), lambda one: one.run(image())
             ),
             "Cluster.best_effort": lambda: client(
-                lambda: self.cluster.best_effort(self.shared), lambda one: one.run(picture())
+                lambda: self.cluster.best_effort(self.shared), lambda one: one.run(image())
             ),
             "Cluster.mark_lost": lambda: reef.open_cluster("cpu:0?units=1,cpu:1?units=1").mark_lost(1),
         }
@@ -133,7 +133,7 @@ class Defaults(unittest.TestCase):
     def test_real_time_client_is_placed_with_every_default(self):
         cluster = reef.open_cluster("cpu:0?units=1,cpu:1?units=1")
         with cluster.real_time(cluster.load("resnet18", input_size=SIZE)) as client:
-            self.assertEqual(client.run(picture()).shape, (1, 1000))
+            self.assertEqual(client.run(image()).shape, (1, 1000))
 
 
 def docstrings():
@@ -173,7 +173,7 @@ def opens(name):
 def is_output_form(name):
     with reef.open("cpu:0?units=1") as device, device.real_time() as rt:
         net = device.load("resnet18", input_size=SIZE)
-        rt.run(net, picture(), out=name)
+        rt.run(net, image(), out=name)
         try:
             net.slot(name)
         except reef.UnsupportedError:
@@ -265,7 +265,7 @@ class Shown(unittest.TestCase):
     def test_objects_say_what_they_are(self):
         with reef.open("cpu:0?units=1") as device, device.real_time() as rt, device.best_effort() as be:
             net = device.load("resnet18", input_size=SIZE)
-            job = rt.submit(net, picture())
+            job = rt.submit(net, image())
             job.result()
             cluster = reef.open_cluster("cpu:0?units=1,cpu:1?units=1")
             shared = cluster.load("resnet18", input_size=SIZE)

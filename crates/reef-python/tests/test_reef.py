@@ -21,7 +21,7 @@ SIZE = 32
 COMMAND = shutil.which("reef")
 
 
-def picture(seed=0, size=SIZE):
+def image(seed=0, size=SIZE):
     return np.random.default_rng(seed).random((1, 3, size, size), dtype=np.float32)
 
 
@@ -36,24 +36,24 @@ class Networks(unittest.TestCase):
         cls.device.close()
 
     def test_both_classes_give_the_same_output(self):
-        x = picture()
+        x = image()
         with self.device.real_time() as rt, self.device.best_effort(weight=2) as be:
             first = rt.run(self.net, x)
             self.assertEqual((first.shape, first.dtype), ((1, 1000), np.float32))
             self.assertTrue(np.isfinite(first).all() and first.std() > 0)
             self.assertTrue(np.array_equal(first, be.run(self.net, x)))
-            self.assertFalse(np.array_equal(first, rt.run(self.net, picture(1))))
+            self.assertFalse(np.array_equal(first, rt.run(self.net, image(1))))
             name = self.net.inputs[0].name
             self.assertTrue(np.array_equal(first, rt.run(self.net, **{name: x})))
 
     def test_request_preempts_best_effort_work(self):
         before = self.device.stats().preemptions
         with self.device.real_time() as rt, self.device.best_effort() as be:
-            jobs = [be.submit(self.net, picture(seed)) for seed in range(4)]
-            timing = rt.submit(self.net, picture())
+            jobs = [be.submit(self.net, image(seed)) for seed in range(4)]
+            timing = rt.submit(self.net, image())
             timing.result()
             outputs = [job.result() for job in jobs]
-            alone = [rt.run(self.net, picture(seed)) for seed in range(4)]
+            alone = [rt.run(self.net, image(seed)) for seed in range(4)]
         for output, expected in zip(outputs, alone):
             self.assertTrue(np.array_equal(output, expected), "nothing is lost")
         self.assertGreater(self.device.stats().preemptions, before)
@@ -63,13 +63,13 @@ class Networks(unittest.TestCase):
     def test_wrong_inputs_are_named(self):
         with self.device.real_time() as rt:
             for inputs, named, word in [
-                ((picture(size=31),), {}, "must be float32 (1, 3, 32, 32), got float32 (1, 3, 31, 31)"),
-                ((picture().astype(np.float64),), {}, "got float64"),
+                ((image(size=31),), {}, "must be float32 (1, 3, 32, 32), got float32 (1, 3, 31, 31)"),
+                ((image().astype(np.float64),), {}, "got float64"),
                 ((), {}, "got 0"),
-                ((picture(), picture()), {}, "got 2"),
-                ((), {"nothing": picture()}, "no further input 'nothing'"),
+                ((image(), image()), {}, "got 2"),
+                ((), {"nothing": image()}, "no further input 'nothing'"),
                 (("text",), {}, "str must be an array in the host's memory"),
-                (({"input": picture()},), {}, "dict must be an array in the host's memory: inputs by name are keywords"),
+                (({"input": image()},), {}, "dict must be an array in the host's memory: inputs by name are keywords"),
                 (([[1.0]],), {}, "got float32 (1, 1)"),
             ]:
                 with self.assertRaisesRegex(reef.InvalidError, ".*"):
@@ -78,10 +78,10 @@ class Networks(unittest.TestCase):
                     except reef.InvalidError as error:
                         self.assertIn(word, str(error))
                         raise
-            self.assertEqual(rt.run(self.net, picture()).shape, (1, 1000), "memory is given back")
+            self.assertEqual(rt.run(self.net, image()).shape, (1, 1000), "memory is given back")
 
     def test_arrays_that_are_not_contiguous_are_copied(self):
-        x = picture()
+        x = image()
         with self.device.real_time() as rt:
             expected = rt.run(self.net, x)
             turned = np.asfortranarray(x)
@@ -90,7 +90,7 @@ class Networks(unittest.TestCase):
             self.assertTrue(np.array_equal(expected, rt.run(self.net, x.tolist())))
 
     def test_arrays_with_a_mask_are_refused(self):
-        x = picture()
+        x = image()
         with self.device.real_time() as rt:
             expected = rt.run(self.net, x)
             self.assertTrue(np.array_equal(expected, rt.run(self.net, np.ma.masked_array(x))))
@@ -112,23 +112,23 @@ class Networks(unittest.TestCase):
     def test_more_requests_than_instances_are_refused(self):
         net = self.device.load("resnet18", batch=1, input_size=SIZE, instances=2)
         with self.device.best_effort() as be:
-            jobs = [be.submit(net, picture()) for _ in range(2)]
+            jobs = [be.submit(net, image()) for _ in range(2)]
             with self.assertRaises(reef.BusyError):
-                be.submit(net, picture())
+                be.submit(net, image())
             jobs[0].result()
-            jobs.append(be.submit(net, picture()))
+            jobs.append(be.submit(net, image()))
             self.assertTrue(np.array_equal(jobs[1].result(), jobs[2].result()))
 
     def test_result_that_nobody_keeps_gives_its_memory_back(self):
         net = self.device.load("resnet18", batch=1, input_size=SIZE, instances=1)
         with self.device.best_effort() as be:
             for _ in range(3):
-                be.submit(net, picture())
+                be.submit(net, image())
                 gc.collect()
                 end = time.monotonic() + 60
                 while True:
                     try:
-                        be.submit(net, picture()).result()
+                        be.submit(net, image()).result()
                         break
                     except reef.BusyError:
                         self.assertLess(time.monotonic(), end)
@@ -138,11 +138,11 @@ class Networks(unittest.TestCase):
         expected, outputs = {}, []
         with self.device.real_time() as rt:
             for seed in range(3):
-                expected[seed] = rt.run(self.net, picture(seed))
+                expected[seed] = rt.run(self.net, image(seed))
 
             def work(seed):
                 for _ in range(5):
-                    outputs.append((seed, rt.run(self.net, picture(seed))))
+                    outputs.append((seed, rt.run(self.net, image(seed))))
 
             threads = [threading.Thread(target=work, args=(seed,)) for seed in range(3)]
             [thread.start() for thread in threads]
@@ -156,7 +156,7 @@ class Networks(unittest.TestCase):
 
         async def one(be, places, seed):
             async with places:
-                return await be.submit(net, picture(seed % 3))
+                return await be.submit(net, image(seed % 3))
 
         async def all_of_them(be):
             places = asyncio.Semaphore(4)
@@ -164,7 +164,7 @@ class Networks(unittest.TestCase):
 
         with self.device.best_effort() as be, self.device.real_time() as rt:
             outputs = asyncio.run(all_of_them(be))
-            expected = [rt.run(self.net, picture(seed)) for seed in range(3)]
+            expected = [rt.run(self.net, image(seed)) for seed in range(3)]
         self.assertEqual(len(outputs), 40)
         for seed, output in enumerate(outputs):
             self.assertTrue(np.array_equal(output, expected[seed % 3]))
@@ -176,9 +176,9 @@ class Networks(unittest.TestCase):
         async def both(device, net):
             asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
             with device.real_time() as rt, device.best_effort() as be:
-                waiting = asyncio.ensure_future(wait(be.submit(net, picture())))
+                waiting = asyncio.ensure_future(wait(be.submit(net, image())))
                 await asyncio.sleep(0)  # sleep: until it waits
-                output = await asyncio.wait_for(wait(rt.submit(net, picture())), 60)
+                output = await asyncio.wait_for(wait(rt.submit(net, image())), 60)
             with self.assertRaises(reef.CancelledError):
                 await waiting
             return output
@@ -194,7 +194,7 @@ class Networks(unittest.TestCase):
         async def threads(device, net):
             before = set(threading.enumerate())
             with device.best_effort() as be:
-                job = be.submit(net, picture())
+                job = be.submit(net, image())
                 waiting = [asyncio.ensure_future(wait(job)) for _ in range(50)]
                 await asyncio.sleep(0)  # sleep: until they wait
                 found = set(threading.enumerate()) - before
@@ -210,7 +210,7 @@ class Networks(unittest.TestCase):
     def test_result_has_a_timeout(self):
         net = self.device.load("resnet50", batch=1, input_size=64)
         with self.device.best_effort() as be:
-            job = be.submit(net, picture(size=64))
+            job = be.submit(net, image(size=64))
             with self.assertRaises(TimeoutError):
                 job.result(timeout=0.0)
             with self.assertRaises(reef.UnsupportedError):
@@ -221,7 +221,7 @@ class Networks(unittest.TestCase):
     def test_interrupt_ends_a_wait(self):
         net = self.device.load("resnet152", batch=1, input_size=224)
         with self.device.best_effort() as be:
-            jobs = [be.submit(net, picture(size=224)) for _ in range(3)]
+            jobs = [be.submit(net, image(size=224)) for _ in range(3)]
             timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
             with self.assertRaises(KeyboardInterrupt):
                 timer.start()  # here, as the signal may come before the next line
@@ -233,7 +233,7 @@ class Networks(unittest.TestCase):
     def test_interrupt_at_the_end_of_a_request_keeps_its_output(self):
         net = self.device.load("resnet152", batch=1, input_size=224)
         with self.device.best_effort() as be:
-            job, next_job = (be.submit(net, picture(size=224)) for _ in range(2))
+            job, next_job = (be.submit(net, image(size=224)) for _ in range(2))
 
             def handler(*_):
                 next_job.result()  # so that the job, which is before it, has ended as well
@@ -276,7 +276,7 @@ except KeyboardInterrupt:
 
     def test_interrupt_after_an_output_was_read_keeps_it(self):
         with self.device.best_effort() as be:
-            job = be.submit(self.net, picture())
+            job = be.submit(self.net, image())
             read = job._network._read
 
             def interrupted(request):
@@ -285,19 +285,19 @@ except KeyboardInterrupt:
 
             with mock.patch.object(job._network, "_read", interrupted), self.assertRaises(KeyboardInterrupt):
                 job.result()
-            self.assertTrue(np.array_equal(job.result(), be.run(self.net, picture())))
+            self.assertTrue(np.array_equal(job.result(), be.run(self.net, image())))
 
     def test_closed_client_cancels_what_waits(self):
         be = self.device.best_effort()
         be.close()
         with self.assertRaises(reef.CancelledError):
-            be.submit(self.net, picture())
+            be.submit(self.net, image())
 
     def test_requests_of_a_closed_client_end_as_its_docs_say(self):
         with reef.open("cpu:0?units=1", "rt-only") as device:  # which runs no best-effort work
             net = device.load("resnet18", batch=1, input_size=SIZE)
             with device.real_time() as rt, device.best_effort() as be:
-                urgent, waiting = (client.submit(net, picture()) for client in (rt, be))
+                urgent, waiting = (client.submit(net, image()) for client in (rt, be))
             self.assertEqual(urgent.result().shape, (1, 1000))
             with self.assertRaises(reef.CancelledError):
                 waiting.result()
@@ -324,7 +324,7 @@ class EightBits(unittest.TestCase):
                     load(scales)
                 return
             with device.real_time() as rt:
-                floats, eight = (rt.run(load(scales), picture()) for scales in [None, scales])
+                floats, eight = (rt.run(load(scales), image()) for scales in [None, scales])
             self.assertFalse(np.array_equal(floats, eight))
             self.assertLess(np.abs(floats - eight).max(), 0.2 * np.abs(floats).max())
 
@@ -403,7 +403,7 @@ class Devices(unittest.TestCase):
             self.assertEqual(net.inputs[0].shape, (1, 3, 32, 32), "numbers of NumPy")
             for call in (rt.run, rt.submit, be.run, be.submit):
                 with self.assertRaisesRegex(TypeError, "what must be a Network or a Slot of a device, got str"):
-                    call("resnet18", picture())
+                    call("resnet18", image())
 
     def test_closed_device_is_an_error(self):
         device = reef.open("cpu:0")
@@ -419,8 +419,8 @@ class Devices(unittest.TestCase):
         for make in (reef.Device.real_time, reef.Device.best_effort):
             net, opened = client(make)
             gc.collect()
-            self.assertEqual(opened.run(net, picture()).shape, (1, 1000))
-            job = opened.submit(net, picture())
+            self.assertEqual(opened.run(net, image()).shape, (1, 1000))
+            job = opened.submit(net, image())
             del opened
             gc.collect()
             self.assertEqual(job.result().shape, (1, 1000))

@@ -26,8 +26,8 @@ class Small(nn.Module):
         )
         self.head = nn.Sequential(nn.Dropout(0.5), nn.Linear(8 * 16, 10))
 
-    def forward(self, picture):
-        return self.head(self.body(picture))
+    def forward(self, image):
+        return self.head(self.body(image))
 
 
 class TwoInputs(nn.Module):
@@ -97,7 +97,7 @@ class Modules(unittest.TestCase):
         self.assertGreater(np.abs(wanted).max(), 0)
         self.assertLess(np.abs(found - wanted).max(), TOLERANCE * np.abs(wanted).max())
 
-    def test_module_of_pictures_gives_what_torch_gives(self):
+    def test_module_of_images_gives_what_torch_gives(self):
         module = Small()
         module.train()
         with torch.no_grad():
@@ -105,12 +105,12 @@ class Modules(unittest.TestCase):
                 module(torch.randn(4, 3, 8, 8))  # so that the norm has statistics
         net = reef.torch.load(module, torch.zeros(1, 3, 8, 8), device=self.device)
         self.assertTrue(module.training and module.head[0].training, "it is left as it was")
-        self.assertEqual((net.name, net.inputs[0].name), ("Small", "picture"))
+        self.assertEqual((net.name, net.inputs[0].name), ("Small", "image"))
         module.eval()
         with self.device.real_time() as rt, self.device.best_effort() as be, torch.no_grad():
             for client in (rt, be):
-                picture = torch.randn(1, 3, 8, 8)
-                self.assert_close(client.run(net, picture), module(picture))
+                image = torch.randn(1, 3, 8, 8)
+                self.assert_close(client.run(net, image), module(image))
 
     def test_module_of_two_inputs_has_their_names(self):
         module = TwoInputs().eval()

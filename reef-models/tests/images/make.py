@@ -1,4 +1,4 @@
-"""Makes golden.json and the pictures next to it: what torchvision's transform gives, by PIL and numpy.
+"""Makes golden.json and the images next to it: what torchvision's transform gives, by PIL and numpy.
 
     python3 -m venv venv && venv/bin/pip install pillow numpy && venv/bin/python make.py
 
@@ -35,15 +35,15 @@ def resized(width, height, size):
     return (size, new) if width <= height else (new, size)
 
 
-def transform(picture, resize, crop):
+def transform(image, resize, crop):
     """Planes of bytes."""
-    picture = picture.convert("RGB")
-    if min(picture.size) != resize:
-        picture = picture.resize(resized(*picture.size, resize), Image.BILINEAR)
-    width, height = picture.size
+    image = image.convert("RGB")
+    if min(image.size) != resize:
+        image = image.resize(resized(*image.size, resize), Image.BILINEAR)
+    width, height = image.size
     top, left = int(round((height - crop) / 2.0)), int(round((width - crop) / 2.0))
-    picture = picture.crop((left, top, left + crop, top + crop))
-    return np.asarray(picture).transpose(2, 0, 1)
+    image = image.crop((left, top, left + crop, top + crop))
+    return np.asarray(image).transpose(2, 0, 1)
 
 
 def case(file, network, resize, size):
