@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# What the daemon's looks at its page cost (docs/interpose.md, "Next to the daemon's own models"): the processor's time of
-# the thread that looks, while a real-time guest is there, with and without best-effort requests. On the CPU device and
+# Cost of the daemon's polls of a guest's page (docs/interpose.md, "Next to the daemon's own models"): the processor's time of
+# the thread that polls, while a real-time guest is there, with and without best-effort requests. On the CPU device and
 # the fake driver; needs python3, and what `cargo build -p reef-cli` and `cargo test -p reef-cli --test integration --no-run` built.
-#   tools/interpose/looks.sh [SECONDS]       (default: 10 for each row)
+#   tools/interpose/page_polls.sh [SECONDS]       (default: 10 for each row)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 seconds=${1:-10}
@@ -18,7 +18,7 @@ daemon=$!
 pids+=("$daemon")
 for _ in $(seq 200); do [ -S "$folder/guests.sock" ] && break; sleep 0.1; done
 
-looks() { # LABEL: the part of a core that the thread took
+polls() { # LABEL: the part of a core that the thread took
     local of
     for of in /proc/"$daemon"/task/*; do [ "$(cat "$of/comm")" = reef-guests ] && break; done
     local before after
@@ -29,7 +29,7 @@ looks() { # LABEL: the part of a core that the thread took
     awk -v label="$1" -v took=$((after - before)) -v time="$seconds" \
         'BEGIN { printf "%s: %.2f %% of a core\n", label, took / time / 1e7 }'
 }
-looks "no real-time guest"
+polls "no real-time guest"
 # One launch, which the driver refuses, makes it a guest. Then it sleeps.
 "$built/reef" exec --socket-dir "$folder" --class rt -- python3 -c '
 import ctypes, time
@@ -38,8 +38,8 @@ cuda.cuInit(0), cuda.cuCtxSetCurrent(ctypes.c_void_p(1))
 cuda.cuLaunchKernel(None, 1, 1, 1, 1, 1, 1, 0, None, None, None)
 time.sleep(3600)' &
 pids+=($!)
-looks "a real-time guest, no requests (a look each millisecond)"
+polls "a real-time guest, no requests (a poll each millisecond)"
 "$built/reef" request resnet18 --socket-dir "$folder" --continuous >/dev/null &
 pids+=($!)
-looks "a real-time guest beside best-effort requests (a look each 50 µs)"
+polls "a real-time guest next to best-effort requests (a poll each 50 µs)"
 echo "load: $(cut -d' ' -f1 /proc/loadavg), $(nproc) cores"

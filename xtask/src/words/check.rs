@@ -1,4 +1,5 @@
-//! The command: finds hits in all tracked sources and compares them with the baseline.
+//! The command: finds hits in all tracked sources, documents and scripts, and compares them with
+//! the baseline.
 
 use super::baseline::{self, Counts};
 use super::lexer::tokens;
@@ -116,21 +117,30 @@ fn count(hits: &Hits) -> Counts {
 
 fn all_hits() -> Result<Hits, String> {
     let mut all = Hits::new();
-    for path in tracked(&["*.rs", "*.md"])? {
+    for path in tracked(&["*.rs", "*.md", "*.py", "*.sh"])? {
         let is_ours = !LEFT_OUT.iter().any(|folder| path.starts_with(folder));
         // A file may be deleted and not yet committed.
         let text = std::fs::read_to_string(&path).ok().filter(|_| is_ours);
         let Some(text) = text else { continue };
-        let mut hits = if path.ends_with(".md") { documents::hits(&text) } else { hits_of(&text) };
-        hits.extend(if path.ends_with(".md") {
-            struck::in_document(&path, &text)
-        } else {
-            struck::hits(&path, &tokens(&text))
-        });
+        let mut hits = hits_in(&path, &text);
         hits.sort();
         all.insert(path, hits);
     }
     Ok(all)
+}
+
+/// Hits in one file. A script is checked for struck names alone.
+pub(super) fn hits_in(path: &str, text: &str) -> Vec<Hit> {
+    if path.ends_with(".rs") {
+        let mut hits = hits_of(text);
+        hits.extend(struck::hits(path, &tokens(text)));
+        return hits;
+    }
+    let mut hits = struck::in_document(path, text);
+    if path.ends_with(".md") {
+        hits.extend(documents::hits(text));
+    }
+    hits
 }
 
 /// Hits in one source file, in the order of their lines.

@@ -1,7 +1,7 @@
 //! A planted fault of each rule is found, and what is right is not.
 
 use super::baseline::{parse, raised, write};
-use super::check::hits_of;
+use super::check::{hits_in, hits_of};
 use super::{documents, glossary};
 
 /// Lines, rules and texts of the hits.
@@ -166,6 +166,14 @@ fn sentences_end_with_points_items_and_paragraphs() {
     let text = "One [link to](a.md) it, e.g. this. Two\nlines (of it.) Three\n- item `a. b` more\n- next\n  line\n\nLast";
     let words: Vec<usize> = documents::sentences(text).iter().map(|s| s.words.len()).collect();
     assert_eq!(words, [6, 4, 1, 3, 2, 1]);
+}
+
+#[test]
+fn scripts_are_checked_for_struck_names_alone() {
+    let script = format!("def beside_it(): pass  # {}\n# a look\n", "word ".repeat(50));
+    let of = |path: &str| hits_in(path, &script).iter().map(|hit| hit.line).collect::<Vec<_>>();
+    assert_eq!((of("tools/a.py"), of("tools/a.sh")), (vec![1, 2], vec![1, 2]));
+    assert!(hits_in("tools/a.md", &script).iter().any(|hit| hit.rule == 1));
 }
 
 #[test]
