@@ -1,5 +1,5 @@
 //! Licences and sources of all packages that a build of the workspace can take, by the rules of
-//! `deny.toml`.
+//! `.cargo/deny.toml`.
 //!
 //! `cargo deny check licenses sources` says the same: docs/reference/dependencies.md says why the
 //! gate doesn't install it.
@@ -9,12 +9,14 @@ use serde_json::Value;
 use spdx::{Expression, ParseMode};
 use std::collections::BTreeSet;
 
+/// File of the rules, at one of the paths where `cargo deny` looks for it.
+const RULES: &str = ".cargo/deny.toml";
 /// The one place that packages may come from.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 /// Prints what breaks the rules; whether nothing does.
 pub(crate) fn run() -> Result<bool, String> {
-    let rules = std::fs::read_to_string("deny.toml").map_err(|e| format!("deny.toml: {e}"))?;
+    let rules = std::fs::read_to_string(RULES).map_err(|e| format!("{RULES}: {e}"))?;
     let packages = packages()?;
     let broken = broken(&packages, &allowed(&rules)?);
     for line in &broken {
@@ -36,9 +38,9 @@ fn packages() -> Result<Vec<Value>, String> {
 
 /// `allow` of the section `licenses`.
 fn allowed(rules: &str) -> Result<BTreeSet<String>, String> {
-    let rules: toml::Table = rules.parse().map_err(|e| format!("deny.toml: {e}"))?;
+    let rules: toml::Table = rules.parse().map_err(|e| format!("{RULES}: {e}"))?;
     let list = rules.get("licenses").and_then(|licenses| licenses.get("allow")?.as_array());
-    let list = list.ok_or("deny.toml: no list `allow` in `licenses`")?;
+    let list = list.ok_or_else(|| format!("{RULES}: no list `allow` in `licenses`"))?;
     Ok(list.iter().filter_map(|name| Some(name.as_str()?.to_owned())).collect())
 }
 
@@ -64,7 +66,7 @@ fn license(package: &Value, allowed: &BTreeSet<String>) -> Result<(), String> {
     if expression.evaluate(|license| allowed.contains(&license.to_string())) {
         return Ok(());
     }
-    Err(format!("{text} is not among those that deny.toml allows"))
+    Err(format!("{text} is not among those that {RULES} allows"))
 }
 
 #[cfg(test)]

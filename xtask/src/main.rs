@@ -135,7 +135,7 @@ const CHECKS: &[Check] = &[
     Check {
         name: "licenses",
         in_ci: true,
-        what: "licences and sources of dependencies are those of deny.toml",
+        what: "licences and sources of dependencies are those of .cargo/deny.toml",
         commands: licenses,
     },
     Check {

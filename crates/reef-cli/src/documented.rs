@@ -41,7 +41,6 @@ fn pages() -> Vec<Page> {
         "crates/reef-python/README.md",
         "docs",
         "examples",
-        "CONTRIBUTING.md",
     ] {
         collect(&Path::new(ROOT).join(place), &mut pages);
     }

@@ -12,7 +12,6 @@ const INPUTS: &[(&str, &[&str])] = &[
     (
         "reef-cli",
         &[
-            "CONTRIBUTING.md",
             "README.md",
             "crates/reef-python/README.md",
             "crates/reef-serve/README.md",
