@@ -5,6 +5,18 @@ use crate::scheduler::policy::{LaunchLimit, Plan, Scheduler, View};
 use std::time::Duration;
 
 /// Best-effort work never runs: the lower bound of real-time latency.
+///
+/// ```
+/// use reef_core::Seq;
+/// use reef_core::scheduler::{LaunchLimit, Plan, QueueView, RtOnly, Scheduler, View};
+/// use std::time::Duration;
+///
+/// let queues = [QueueView::new(1, Seq(0), Seq(5))];
+/// let (view, mut plan) = (View::new(&[], 0, &queues), Plan::default());
+/// plan.open(&view);
+/// RtOnly.decide(Duration::ZERO, &view, &mut plan);
+/// assert_eq!(plan.limits, [LaunchLimit::Closed]);
+/// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RtOnly;
 
@@ -23,6 +35,18 @@ impl Scheduler for RtOnly {
 }
 
 /// Real-time work is one more stream: no priority, no preemption.
+///
+/// ```
+/// use reef_core::Seq;
+/// use reef_core::scheduler::{LaunchLimit, Plan, QueueView, Scheduler, Streams, View};
+/// use std::time::Duration;
+///
+/// let queues = [QueueView::new(1, Seq(0), Seq(5))];
+/// let (view, mut plan) = (View::new(&[], 0, &queues), Plan::default());
+/// plan.open(&view);
+/// Streams.decide(Duration::ZERO, &view, &mut plan);
+/// assert_eq!((plan.preempt, plan.limits[0]), (false, LaunchLimit::Open));
+/// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Streams;
 
@@ -43,6 +67,18 @@ impl Scheduler for Streams {
 }
 
 /// Real-time work has a stream of a higher priority: what a driver offers without preemption.
+///
+/// ```
+/// use reef_core::Seq;
+/// use reef_core::scheduler::{LaunchLimit, Plan, QueueView, Scheduler, StreamPriority, View};
+/// use std::time::Duration;
+///
+/// let queues = [QueueView::new(1, Seq(0), Seq(5))];
+/// let (view, mut plan) = (View::new(&[], 0, &queues), Plan::default());
+/// plan.open(&view);
+/// StreamPriority.decide(Duration::ZERO, &view, &mut plan);
+/// assert_eq!((plan.preempt, plan.limits[0]), (false, LaunchLimit::Open));
+/// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct StreamPriority;
 
@@ -59,6 +95,19 @@ impl Scheduler for StreamPriority {
 }
 
 /// Launched best-effort work is evicted; real-time work waits until its running blocks have ended.
+///
+/// ```
+/// use reef_core::Seq;
+/// use reef_core::scheduler::{Plan, QueueView, RtTaskView, Scheduler, View, WaitBased};
+/// use std::time::Duration;
+///
+/// let waiting = [RtTaskView::new(Duration::ZERO)];
+/// let queues = [QueueView::new(1, Seq(0), Seq(5))];
+/// let (view, mut plan) = (View::new(&waiting, 0, &queues), Plan::default());
+/// plan.open(&view);
+/// WaitBased::default().decide(Duration::ZERO, &view, &mut plan);
+/// assert!(plan.preempt && plan.start.is_empty(), "the queue has not stopped yet");
+/// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WaitBased {
     /// The present preemption was confirmed; until it ends, tasks start at once.
@@ -84,6 +133,18 @@ impl Scheduler for WaitBased {
 }
 
 /// One task at a time on the whole device, in order of arrival, real-time tasks first in line.
+///
+/// ```
+/// use reef_core::Seq;
+/// use reef_core::scheduler::{LaunchLimit, Plan, QueueView, Scheduler, Sequential, View};
+/// use std::time::Duration;
+///
+/// let queues = [QueueView::new(1, Seq(0), Seq(5))];
+/// let (view, mut plan) = (View::new(&[], 0, &queues), Plan::default());
+/// plan.open(&view);
+/// Sequential::default().decide(Duration::ZERO, &view, &mut plan);
+/// assert_eq!(plan.limits, [LaunchLimit::Until(Seq(5))], "its commands are one task");
+/// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sequential {
     /// The queue whose task runs, and where that task ends.

@@ -12,6 +12,16 @@ use std::time::Duration;
 /// is due at once. Nothing takes a real-time task back from the device, so each starts when the one
 /// before has finished: a task that comes later waits for no more than that one, at the price of a
 /// gap between two tasks.
+///
+/// ```
+/// use reef_core::{Device, Dispatcher, scheduler::EarliestDeadline};
+/// use reef_cpu::Cpu;
+/// use std::time::Duration;
+///
+/// let scheduler = EarliestDeadline::default_deadline(Duration::from_millis(200));
+/// let dispatcher = Dispatcher::start(&Cpu::open(0, "units=1")?, scheduler)?;
+/// # Ok::<(), reef_core::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct EarliestDeadline {
     default: Duration,

@@ -14,6 +14,16 @@ const MIN_QUANTUM: Duration = Duration::from_micros(100);
 /// from being idle, starts at the least virtual time of the ready ones. It neither makes up for
 /// time in which it wanted nothing nor waits for the others to catch up. Real-time work preempts
 /// all.
+///
+/// ```
+/// use reef_core::{ClientConfig, Device, Dispatcher, scheduler::FairShare};
+/// use reef_cpu::Cpu;
+///
+/// let dispatcher = Dispatcher::start(&Cpu::open(0, "units=1")?, FairShare::default())?;
+/// let large = dispatcher.best_effort(ClientConfig::default().weight(3))?; // three quarters
+/// let small = dispatcher.best_effort(ClientConfig::default().weight(1))?;
+/// # Ok::<(), reef_core::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct FairShare {
     quantum: Duration,

@@ -67,6 +67,16 @@ impl<S: Scheduler + ?Sized> Scheduler for Box<S> {
 }
 
 /// Input of a scheduler. Times are on the device's clock.
+///
+/// ```
+/// use reef_core::scheduler::{RtTaskView, View};
+/// use std::time::Duration;
+///
+/// let waiting = [RtTaskView::new(Duration::from_millis(3))];
+/// let view = View::new(&waiting, 1, &[]);
+/// assert_eq!(view.rt(), 2, "one waits, and the device has one");
+/// assert_eq!(view.rt_oldest(), Some(Duration::from_millis(3)));
+/// ```
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct View<'a> {
@@ -117,6 +127,15 @@ impl<'a> View<'a> {
 }
 
 /// A real-time task that waits.
+///
+/// ```
+/// use reef_core::scheduler::RtTaskView;
+/// use std::time::Duration;
+///
+/// let mut task = RtTaskView::new(Duration::from_millis(3));
+/// task.deadline = Some(Duration::from_millis(8));
+/// assert_eq!((task.priority, task.in_budget), (0, false));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RtTaskView {
@@ -144,6 +163,15 @@ impl RtTaskView {
 }
 
 /// A real-time task that has ended.
+///
+/// ```
+/// use reef_core::scheduler::{RtEnd, View};
+/// use std::time::Duration;
+///
+/// let ended = [RtEnd { task: 7, submitted: Duration::ZERO, total: Duration::from_millis(2) }];
+/// let mut view = View::new(&[], 0, &[]);
+/// view.rt_ended = &ended;
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RtEnd {
     /// Name of its commands: those of one [`Task`](crate::Task) and its clones.
@@ -155,6 +183,14 @@ pub struct RtEnd {
 }
 
 /// A best-effort task: commands that belong together, such as one inference.
+///
+/// ```
+/// use reef_core::{Seq, scheduler::TaskView};
+/// use std::time::Duration;
+///
+/// let task = TaskView::new(Duration::ZERO, Seq(9)); // its last command is the one at 8
+/// assert_eq!((task.end, task.deadline), (Seq(9), None));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TaskView {
@@ -174,6 +210,13 @@ impl TaskView {
 }
 
 /// One best-effort queue.
+///
+/// ```
+/// use reef_core::{Seq, scheduler::QueueView};
+///
+/// assert!(QueueView::new(1, Seq(2), Seq(5)).is_ready(), "three commands have not finished");
+/// assert!(!QueueView::new(1, Seq(5), Seq(5)).is_ready());
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueView {
@@ -214,6 +257,17 @@ impl QueueView {
 }
 
 /// Upper bound of the positions that a best-effort queue may launch.
+///
+/// ```
+/// use reef_core::Seq;
+/// use reef_core::scheduler::{LaunchLimit, Plan, QueueView, View};
+///
+/// let queues = [QueueView::new(1, Seq(0), Seq(5))];
+/// let (view, mut plan) = (View::new(&[], 0, &queues), Plan::default());
+/// plan.open(&view);
+/// assert_eq!(plan.limits, [LaunchLimit::Open]);
+/// plan.limits[0] = LaunchLimit::Until(Seq(3)); // the commands at 0, 1 and 2
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LaunchLimit {
     /// Nothing.
@@ -225,6 +279,14 @@ pub enum LaunchLimit {
 }
 
 /// Bound of the best-effort blocks that run at a time next to real-time work that lasts.
+///
+/// ```
+/// use reef_core::scheduler::{Plan, Width};
+///
+/// let mut plan = Plan::default();
+/// assert_eq!(plan.width, Width::Device);
+/// plan.width = Width::Units { percent: 25 };
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Width {
     /// The device's own [caps](crate::Caps).
@@ -249,6 +311,17 @@ pub enum Width {
 }
 
 /// Output of a scheduler.
+///
+/// ```
+/// use reef_core::scheduler::{Plan, RtTaskView, View};
+/// use std::time::Duration;
+///
+/// let waiting = [RtTaskView::new(Duration::ZERO), RtTaskView::new(Duration::ZERO)];
+/// let mut plan = Plan::default();
+/// plan.open(&View::new(&waiting, 0, &[]));
+/// assert_eq!(plan.start, [0, 1], "all start");
+/// plan.start.truncate(1); // the second one waits
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Plan {

@@ -14,6 +14,16 @@ const RT_AHEAD: usize = 2;
 /// no task waits for ever. Real-time work preempts all best-effort work. The device gets one
 /// real-time task more than it runs, so that it never waits for the host: a task of a high priority
 /// waits for at most two others.
+///
+/// ```
+/// use reef_core::{ClientConfig, Device, Dispatcher, scheduler::FixedPriority};
+/// use reef_cpu::Cpu;
+///
+/// let dispatcher = Dispatcher::start(&Cpu::open(0, "units=1")?, FixedPriority::default())?;
+/// let first = dispatcher.best_effort(ClientConfig::default().priority(2))?;
+/// let second = dispatcher.best_effort(ClientConfig::default().priority(1))?;
+/// # Ok::<(), reef_core::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct FixedPriority {
     ageing: Duration,

@@ -18,6 +18,16 @@ const MIN_PAUSE: Duration = Duration::from_micros(300);
 ///
 /// The dispatcher runs best-effort queues capped next to real-time work that lasts; simulators of
 /// it do the same.
+///
+/// ```
+/// use reef_core::scheduler::Steady;
+/// use std::time::Duration;
+///
+/// let mut steady = Steady::default();
+/// steady.note(true, Duration::ZERO);
+/// steady.note(true, Duration::from_millis(10));
+/// assert!(steady.is_long(Duration::from_millis(10)));
+/// ```
 #[derive(Debug, Default)]
 pub struct Steady {
     since: Option<Duration>,
