@@ -3,7 +3,9 @@
 
 use super::launch::copy;
 use crate::driver::calls::{self, Stream};
+use crate::driver::lists::copied;
 use reef_cuda_abi::memory_types::{ATTRIBUTE, HOST, UNIFIED};
+use std::cell::OnceCell;
 
 /// Side of a copy of rows (`CUDA_MEMCPY2D`, `CUDA_MEMCPY3D` and `CUDA_MEMCPY3D_PEER`): `N`
 /// coordinates of its corner, and `M` words after its address.
@@ -71,19 +73,32 @@ pub(crate) fn between(stream: Stream, to: usize, from: usize, real: impl FnOnce(
     copy(stream, || is_on_device(to) && is_on_device(from), real)
 }
 
-/// Treats a batch of copies between addresses in two lists. It is work if one of its copies is.
+/// Treats a batch of copies between addresses in two lists, by `real`, which takes the places of
+/// these. It is work if one of its copies is. If that is asked, the driver gets copies of the
+/// lists: another thread of the program may change its own ones meanwhile.
 pub(crate) fn batch(
     stream: Stream,
-    to: *const usize,
-    from: *const usize,
+    [to, from]: [usize; 2],
     count: usize,
-    real: impl FnOnce() -> u32,
+    real: impl FnOnce(usize, usize) -> u32,
 ) -> u32 {
-    let count = if to.is_null() || from.is_null() { 0 } else { count };
-    // SAFETY: neither list is null if `count` isn't zero. The driver demands that both have `count`
-    // entries, and `at` is lower.
-    let is_inside = |at| unsafe { is_on_device(*to.add(at)) && is_on_device(*from.add(at)) };
-    copy(stream, || (0..count).any(is_inside), real)
+    let own = OnceCell::new();
+    let takes_device = || {
+        // SAFETY: the driver demands that both lists are null or have `count` entries.
+        let lists = unsafe {
+            let [to, from] = [to, from].map(|list| list as *const usize);
+            (copied(to, count), copied(from, count))
+        };
+        let (Some(to), Some(from)) = lists else { return true }; // there is no memory for copies
+        let is_inside = |(to, from): (&usize, &usize)| is_on_device(*to) && is_on_device(*from);
+        let is_work = to.iter().zip(&from).any(is_inside);
+        let is_kept = !to.is_empty() && !from.is_empty() && own.set([to, from]).is_ok();
+        is_kept && is_work
+    };
+    copy(stream, takes_device, || match own.get().map(|lists| lists.each_ref().map(Vec::as_ptr)) {
+        Some([to, from]) => real(to as usize, from as usize),
+        None => real(to, from),
+    })
 }
 
 /// Treats a copy of rows.

@@ -2,6 +2,7 @@
 
 use super::reserve::{refuse_on_panic, with_reservation};
 use crate::driver::calls::{self, Stream};
+use crate::driver::lists::copied;
 use crate::driver::pause_gate::touch;
 use crate::driver::state::Inside;
 use crate::limit::charges;
@@ -307,20 +308,21 @@ const MAP: u32 = 1;
 /// Maps allocations into sparse arrays, which keep them, or unmaps them once the stream has reached
 /// this point.
 pub(crate) fn map_arrays(
-    list: *const ArrayMapInfo,
+    list: usize,
     count: u32,
     stream: Stream,
-    real: impl FnOnce() -> u32,
+    real: impl FnOnce(usize) -> u32,
 ) -> u32 {
-    let Some(_inside) = Inside::limited() else { return real() };
-    let code = real();
-    if code != 0 || list.is_null() {
+    let Some(_inside) = Inside::limited() else { return real(list) };
+    // SAFETY: cuMemMapArrayAsync demands that the list is null or has `count` entries.
+    let own = unsafe { copied(list as *const ArrayMapInfo, count as usize) };
+    let Some(own) = own else { return OUT_OF_MEMORY };
+    // The driver gets the copy: another thread of the program may change its list meanwhile.
+    let code = real(if own.is_empty() { list } else { own.as_ptr() as usize });
+    if code != 0 {
         return code;
     }
-    for at in 0..count as usize {
-        // SAFETY: cuMemMapArrayAsync demands `count` entries at `list`, which is not null here. The
-        // driver has just accepted all of them.
-        let ArrayMapInfo { array, region, operation, handle, .. } = unsafe { list.add(at).read() };
+    for ArrayMapInfo { array, region, operation, handle, .. } in own {
         let (holder, region) = (Holder::Array(array), Region(region));
         let gone = memory_table().take_out(holder, region);
         if !gone.is_empty() {

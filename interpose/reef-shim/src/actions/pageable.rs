@@ -6,6 +6,7 @@
 
 use super::reserve::{make_room, refuse_on_panic};
 use crate::driver::calls;
+use crate::driver::lists::copied;
 use crate::driver::state::Inside;
 use crate::limit::charges::{self, Charge, Kind};
 use crate::limit::device::{self, LimitState, Limited};
@@ -95,45 +96,44 @@ pub(crate) fn advise(
     if advice == PREFER { prefetch(at, bytes, to, real) } else { real() }
 }
 
-/// Moves ranges to locations, or refuses to.
+/// Moves ranges to locations by `real`, or refuses to. `lists` are the addresses of ranges, their
+/// sizes, locations, and each location's first range. `real` takes the places of these: the driver
+/// gets copies, because another thread of the program may change its own ones meanwhile.
 ///
 /// # Safety
 ///
 /// The lists are null, or have twice `count` and twice `location_count` entries.
 pub(crate) unsafe fn prefetch_all(
-    ranges: *const usize,
-    sizes: *const usize,
+    lists: [usize; 4],
     count: usize,
-    locations: *const Location,
-    first: *const usize,
     location_count: usize,
-    real: impl FnOnce() -> u32,
+    real: impl FnOnce([usize; 4]) -> u32,
 ) -> u32 {
-    let Some(_inside) = Inside::limited() else { return real() };
-    if ranges.is_null() || sizes.is_null() || locations.is_null() {
-        return real(); // the driver says why
+    let Some(_inside) = Inside::limited() else { return real(lists) };
+    let [ranges, sizes, locations, first] = lists;
+    if ranges == 0 || sizes == 0 || locations == 0 {
+        return real(lists); // the driver says why
     }
-    // SAFETY: none is null here, and `# Safety` demands `count` ranges and sizes, and
-    // `location_count` locations.
-    let (ranges, sizes, locations) = unsafe {
+    // SAFETY: `# Safety` demands `count` ranges and sizes, and `location_count` locations. The
+    // fourth list is null or has as many numbers.
+    let copies = unsafe {
         (
-            std::slice::from_raw_parts(ranges, count),
-            std::slice::from_raw_parts(sizes, count),
-            std::slice::from_raw_parts(locations, location_count),
+            copied(ranges as *const usize, count),
+            copied(sizes as *const usize, count),
+            copied(locations as *const Location, location_count),
+            copied(first as *const usize, location_count),
         )
     };
-    let first = if first.is_null() {
-        &[]
-    } else {
-        // SAFETY: not null, and `# Safety` demands as many numbers as there are locations.
-        unsafe { std::slice::from_raw_parts(first, location_count) }
+    let (Some(ranges), Some(sizes), Some(locations), Some(numbers)) = copies else {
+        return OUT_OF_MEMORY;
     };
     // A location is that of the ranges from its first one to the next location's. Without first
     // ones the driver moves nothing.
     let goes_to = |range: usize, to: usize| {
-        first.is_empty() || first[to] <= range && first.get(to + 1).is_none_or(|next| range < *next)
+        numbers.is_empty()
+            || numbers[to] <= range && numbers.get(to + 1).is_none_or(|next| range < *next)
     };
-    let moves = ranges.iter().zip(sizes).enumerate().flat_map(|(range, (at, bytes))| {
+    let moves = ranges.iter().zip(&sizes).enumerate().flat_map(|(range, (at, bytes))| {
         let of = locations.iter().enumerate().filter(move |(to, _)| goes_to(range, *to));
         of.map(|(_, to)| (*at, *bytes, *to))
     });
@@ -141,7 +141,11 @@ pub(crate) unsafe fn prefetch_all(
         let mut codes = moves.map(|(at, bytes, to)| refusal(at, bytes, to));
         codes.find(|code| *code != 0).unwrap_or(0)
     });
-    if code == 0 { real() } else { code }
+    if code != 0 {
+        return code;
+    }
+    let first = if first == 0 { 0 } else { numbers.as_ptr() as usize };
+    real([ranges.as_ptr() as usize, sizes.as_ptr() as usize, locations.as_ptr() as usize, first])
 }
 
 /// Returns the code for a range that may not move to a location: it would pass the limit there, or

@@ -7,6 +7,7 @@
 
 pub(crate) mod calls;
 pub(crate) mod library;
+pub(crate) mod lists;
 pub(crate) mod lookup;
 pub(crate) mod pause;
 pub(crate) mod pause_gate;

@@ -132,13 +132,13 @@ ptsz_variants! {
         to: usize, from: usize, bytes: usize, attributes: usize, stream: usize,
     ) |is_ptsz, real| between(Stream::new(stream, is_ptsz), to, from, real);
     cuMemcpyBatchAsync / cuMemcpyBatchAsync_ptsz(
-        to: *const usize, from: *const usize, bytes: usize, count: usize, attributes: usize, from_which: usize,
-        kinds: usize, failed: usize, stream: usize,
-    ) |is_ptsz, real| batch(Stream::new(stream, is_ptsz), to, from, count, real);
+        to: usize, from: usize, bytes: usize, count: usize, attributes: usize, from_which: usize, kinds: usize,
+        failed: usize, stream: usize,
+    ) |is_ptsz, real(to, from)| batch(Stream::new(stream, is_ptsz), [to, from], count, real);
     cuMemcpyBatchAsync_v2 / cuMemcpyBatchAsync_v2_ptsz(
-        to: *const usize, from: *const usize, bytes: usize, count: usize, attributes: usize, from_which: usize,
-        kinds: usize, stream: usize,
-    ) |is_ptsz, real| batch(Stream::new(stream, is_ptsz), to, from, count, real);
+        to: usize, from: usize, bytes: usize, count: usize, attributes: usize, from_which: usize, kinds: usize,
+        stream: usize,
+    ) |is_ptsz, real(to, from)| batch(Stream::new(stream, is_ptsz), [to, from], count, real);
     cuMemcpy3DWithAttributesAsync / cuMemcpy3DWithAttributesAsync_ptsz(
         copy: usize, flags: u64, stream: usize,
     ) |is_ptsz, real| on_device(Stream::new(stream, is_ptsz), real);

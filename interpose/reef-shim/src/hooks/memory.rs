@@ -125,20 +125,26 @@ ptsz_variants! {
         at: usize, bytes: usize, to: Location, flags: u32, stream: usize,
     ) |_is_ptsz, real| pageable::prefetch(at, bytes, to, real);
     cuMemPrefetchBatchAsync / cuMemPrefetchBatchAsync_ptsz(
-        ranges: *const usize, sizes: *const usize, count: usize, locations: *const Location, which: *const usize,
-        location_count: usize, flags: u64, stream: usize,
+        ranges: usize, sizes: usize, count: usize, locations: usize, which: usize, location_count: usize, flags: u64,
+        stream: usize,
         // SAFETY: the driver demands `count` ranges and sizes, and `location_count` locations and
         // numbers, of the program.
-    ) |_is_ptsz, real| unsafe {
-        prefetch_all(ranges, sizes, count, locations, which, location_count, real)
+    ) |_is_ptsz, real(ranges, sizes, locations, which)| unsafe {
+        prefetch_all([ranges, sizes, locations, which], count, location_count, |lists| {
+            let [ranges, sizes, locations, which] = lists;
+            real(ranges, sizes, locations, which)
+        })
     };
     cuMemDiscardAndPrefetchBatchAsync / cuMemDiscardAndPrefetchBatchAsync_ptsz(
-        ranges: *const usize, sizes: *const usize, count: usize, locations: *const Location, which: *const usize,
-        location_count: usize, flags: u64, stream: usize,
+        ranges: usize, sizes: usize, count: usize, locations: usize, which: usize, location_count: usize, flags: u64,
+        stream: usize,
         // SAFETY: the driver demands `count` ranges and sizes, and `location_count` locations and
         // numbers, of the program.
-    ) |_is_ptsz, real| unsafe {
-        prefetch_all(ranges, sizes, count, locations, which, location_count, real)
+    ) |_is_ptsz, real(ranges, sizes, locations, which)| unsafe {
+        prefetch_all([ranges, sizes, locations, which], count, location_count, |lists| {
+            let [ranges, sizes, locations, which] = lists;
+            real(ranges, sizes, locations, which)
+        })
     };
 }
 

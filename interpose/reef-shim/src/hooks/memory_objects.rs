@@ -14,7 +14,6 @@ use crate::graph_gates::backing::{backed, trim};
 use crate::kernel_variants::{images, kernels};
 use crate::limit::charges::Kind;
 use crate::limit::exporters::IpcHandle;
-use reef_cuda_abi::layouts::ArrayMapInfo;
 use std::ffi::{c_char, c_void};
 use std::mem::MaybeUninit;
 
@@ -244,8 +243,8 @@ fn file(
 
 ptsz_variants! {
     cuMemMapArrayAsync / cuMemMapArrayAsync_ptsz(
-        list: *const ArrayMapInfo, count: u32, stream: usize,
-    ) |is_ptsz, real| memory_handles::map_arrays(list, count, Stream::new(stream, is_ptsz), real);
+        list: usize, count: u32, stream: usize,
+    ) |is_ptsz, real(list)| memory_handles::map_arrays(list, count, Stream::new(stream, is_ptsz), real);
     cuGraphUpload / cuGraphUpload_ptsz(
         exec: usize, stream: usize,
     ) |is_ptsz, real| {

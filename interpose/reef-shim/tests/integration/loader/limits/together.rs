@@ -3,9 +3,10 @@
 //! reach. None of it passes the limit, and what fits goes on.
 
 use super::Job;
+use super::ways::while_repeated;
 use crate::common::graph::Graph;
 use crate::common::{self, Driver, FAKE, SHIM, Work, call, library};
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
 
 /// Program to run.
 const CASE: &str = "REEF_TEST_CASE";
@@ -1007,6 +1008,24 @@ impl Program {
         (bytes, 0)
     }
 
+    /// A range that another thread changes all the time: managed memory, or ordinary memory.
+    fn changed_range(&self) -> Held {
+        let (driver, bytes) = (self.driver, 400 * MIB);
+        let (mut managed, ordinary, device) = (0_usize, 1_usize << 40, 1_usize);
+        assert_eq!(call!(driver, cuMemAllocManaged(&raw mut managed, bytes, 1)), 0);
+        let range = AtomicUsize::new(managed);
+        let change = || [ordinary, managed].into_iter().for_each(|at| range.store(at, SeqCst));
+        let (from, sizes, place) = (range.as_ptr(), &raw const bytes, &raw const device);
+        while_repeated(change, || {
+            for _ in 0..2000 {
+                let code =
+                    call!(driver, cuMemPrefetchBatchAsync(from, sizes, 1, place, 0, 1, 0, 0));
+                assert!([0, 1].contains(&code), "code {code}");
+            }
+        });
+        (bytes, 0)
+    }
+
     fn run(&self, case: &str) -> Held {
         match case {
             "graphs launched again" => self.graphs_launched_again(),
@@ -1039,6 +1058,7 @@ impl Program {
             "ordinary memory moved" => self.ordinary_memory_moved(),
             "managed pool moved" => self.managed_pool_moved(),
             "range past managed" => self.range_past_managed(),
+            "changed range" => self.changed_range(),
             "bound at once" => self.bound_at_once(),
             "context of the same handle" => self.context_of_the_same_handle(),
             "library in contexts" => self.library_in_contexts(),
@@ -1302,6 +1322,12 @@ fn managed_memory_of_a_pool_counts_once() {
 #[test]
 fn prefetch_past_the_end_of_managed_memory_is_refused() {
     let wrong = wrong(&[("range past managed", 400, 0)]);
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn range_that_another_thread_changes_is_moved_as_it_was_checked() {
+    let wrong = wrong(&[("changed range", 400, 0)]);
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 

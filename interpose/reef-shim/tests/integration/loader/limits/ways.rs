@@ -54,7 +54,7 @@ fn fatbin(text: &[u8]) -> Vec<u8> {
 }
 
 /// Returns what a call does while another thread repeats a step.
-fn while_repeated<T>(step: impl Fn() + Sync, call: impl FnOnce() -> T) -> T {
+pub(super) fn while_repeated<T>(step: impl Fn() + Sync, call: impl FnOnce() -> T) -> T {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
