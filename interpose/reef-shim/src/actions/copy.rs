@@ -90,8 +90,8 @@ pub(crate) fn batch(
             (copied(to, count), copied(from, count))
         };
         let (Some(to), Some(from)) = lists else { return true }; // there is no memory for copies
-        let is_inside = |(to, from): (&usize, &usize)| is_on_device(*to) && is_on_device(*from);
-        let is_work = to.iter().zip(&from).any(is_inside);
+        let mut both = to.iter().zip(&from);
+        let is_work = both.any(|(to, from)| is_on_device(*to) && is_on_device(*from));
         let is_kept = !to.is_empty() && !from.is_empty() && own.set([to, from]).is_ok();
         is_kept && is_work
     };

@@ -37,7 +37,7 @@ mod tests {
         list.fill(7);
         assert_eq!(copies.map(Option::unwrap_or_default), [vec![1, 2, 3], vec![], vec![]]);
         assert_eq!(list, [7; 3]);
-        // SAFETY: no entry is read, because no copy of so many can be made.
+        // SAFETY: no entry is read, because there is no memory for a copy.
         assert_eq!(unsafe { copied(list.as_ptr(), usize::MAX) }, None);
     }
 }
