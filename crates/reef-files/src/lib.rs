@@ -1,5 +1,5 @@
-//! Files that a user names: configurations, tokens, models' descriptions, and sockets; file
-//! descriptors that processes send each other, and memory that they map.
+//! Files that a user names: configurations, tokens, models' descriptions, and sockets; variables
+//! that name them; file descriptors that processes send each other, and memory that they map.
 //!
 //! - **In**: a path, a connected socket, or a peer's memory.
 //! - **Out**: a file's contents, a new file in the place of an old one, the right to put a socket
@@ -13,12 +13,14 @@
 
 mod create;
 pub mod descriptors;
+mod environment;
 mod mapping;
 mod read;
 mod replace;
 mod socket;
 
 pub use create::Created;
+pub use environment::{is_privileged, variable};
 pub use mapping::{Mapping, Shared};
 pub use read::{
     MAX_INPUT_BYTES, MAX_PEM_BYTES, MAX_TEXT_BYTES, MAX_TOKEN_BYTES, is_taken, own, read,

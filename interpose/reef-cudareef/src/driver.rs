@@ -7,7 +7,7 @@
 use crate::fault::{Fault, Result};
 use libloading::Library;
 use reef_cuda_abi::codes::NOT_READY;
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, c_char, c_ulong};
 use std::mem::ManuallyDrop;
 use std::sync::OnceLock;
 
@@ -63,6 +63,17 @@ fn missing(name: &str) -> Fault {
     Fault::invalid(format!("the CUDA driver has no {name}: older than CUDA 11.7?"))
 }
 
+/// Returns whether the program has more rights than its caller, such as by a set-user-ID bit: its
+/// caller may not choose which library it loads.
+fn is_privileged() -> bool {
+    const SECURE: c_ulong = 23; // AT_SECURE
+    unsafe extern "C" {
+        fn getauxval(entry: c_ulong) -> c_ulong;
+    }
+    // SAFETY: the C library's function, which reads a table that no thread writes to.
+    unsafe { getauxval(SECURE) != 0 }
+}
+
 /// The driver that the program uses.
 pub(crate) struct Driver(Table);
 
@@ -78,7 +89,8 @@ impl Driver {
         if fake::IS_USED {
             return Ok(Self(fake::table()));
         }
-        let named = std::env::var_os("REEF_CUDA").filter(|name| !name.is_empty());
+        let named = std::env::var_os("REEF_CUDA");
+        let named = named.filter(|name| !name.is_empty() && !is_privileged());
         let name = named.unwrap_or_else(|| "libcuda.so.1".into());
         // SAFETY: what loading the driver runs is the driver's matter; the program has loaded it
         // already.

@@ -33,3 +33,5 @@ pub mod registry;
 pub mod swap;
 mod thunk;
 pub mod unix_peer;
+
+pub use reef_files::variable;

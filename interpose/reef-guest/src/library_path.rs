@@ -23,14 +23,20 @@ const CACHE_MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
 const ENTRIES: usize = 48;
 const ENTRY: usize = 24;
 
-/// Returns files that may be the library of this name, the best first. If `named` is set and not
-/// empty, it is the only one.
+/// Returns files that may be the library of this name, the best first. If the variable `named` is
+/// set and not empty, its file is the only one. A program with more rights than its caller has no
+/// variables.
+pub fn candidates(name: &str, named: &str) -> Vec<PathBuf> {
+    in_order(name, reef_files::variable(named))
+}
+
+/// Returns the file that is named, or else all that may be the library.
 #[expect(clippy::disallowed_methods, reason = "of the linker")]
-pub fn candidates(name: &str, named: Option<OsString>) -> Vec<PathBuf> {
+fn in_order(name: &str, named: Option<OsString>) -> Vec<PathBuf> {
     if let Some(named) = named.filter(|named| !named.is_empty()) {
         return vec![named.into()];
     }
-    let listed = folders(&std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default());
+    let listed = folders(&reef_files::variable("LD_LIBRARY_PATH").unwrap_or_default());
     let cache = std::fs::read(CACHE).unwrap_or_default();
     let folders = listed.iter().map(PathBuf::as_path);
     let last = FOLDERS.iter().map(Path::new).map(|folder| folder.join(name));
@@ -125,7 +131,8 @@ mod tests {
         assert_eq!(folders(OsStr::new("")), [""; 0].map(PathBuf::from));
         assert_eq!(folders(OsStr::new(":/a::b:")), ["/a", "b"].map(PathBuf::from));
         let name = "libnvidia-ml.so.1";
-        assert_eq!(candidates(name, Some("".into())), candidates(name, None));
-        assert_eq!(candidates(name, Some("/a".into())), [PathBuf::from("/a")]);
+        assert_eq!(in_order(name, Some("".into())), in_order(name, None));
+        assert_eq!(in_order(name, Some("/a".into())), [PathBuf::from("/a")]);
+        assert_eq!(candidates(name, "REEF_TEST_NO_SUCH_VARIABLE"), in_order(name, None));
     }
 }

@@ -5,6 +5,8 @@ use reef_guest::join::GuestInfo;
 use reef_guest::limit::{self, Limits};
 use reef_guest::page::Class;
 use reef_guest::profile::ProfileOptions;
+use std::ffi::OsString;
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
@@ -56,12 +58,14 @@ pub(crate) struct Settings {
 pub(crate) fn settings() -> &'static Settings {
     static SETTINGS: OnceLock<Settings> = OnceLock::new();
     SETTINGS.get_or_init(|| {
-        let path = |name| std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
-        let class = match std::env::var("REEF_CLASS").as_deref() {
-            Ok("rt") => Class::RealTime,
+        say_ignored();
+        let of = reef_files::variable;
+        let path = |name| of(name).filter(|path| !path.is_empty()).map(PathBuf::from);
+        let class = match of("REEF_CLASS") {
+            Some(class) if class == "rt" => Class::RealTime,
             _ => Class::BestEffort,
         };
-        let clones_graphs = std::env::var_os("REEF_GRAPHS").is_none_or(|graphs| graphs != "front");
+        let clones_graphs = of("REEF_GRAPHS").is_none_or(|graphs| graphs != "front");
         let guest_info = guest_info(path("REEF_TOKEN_FILE"));
         let (socket, report) = (path("REEF_GUESTS"), path("REEF_EXPLAIN"));
         let limits = Limits::read(variable);
@@ -94,8 +98,17 @@ pub(crate) fn settings() -> &'static Settings {
     })
 }
 
+/// Says that a program with more rights than its caller ignores variables, if there are some.
+fn say_ignored() {
+    let is_ours = |name: OsString| name.as_encoded_bytes().starts_with(b"REEF_");
+    if reef_files::is_privileged() && std::env::vars_os().any(|(name, _)| is_ours(name)) {
+        let why = "this program has more rights than its caller: REEF's variables have no effect";
+        let _ = writeln!(std::io::stderr(), "reef: {why}"); // a failure can't be reported
+    }
+}
+
 fn variable(name: &str) -> Option<String> {
-    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+    reef_files::variable(name).map(|value| value.to_string_lossy().into_owned())
 }
 
 fn guest_info(token: Option<PathBuf>) -> Result<GuestInfo, String> {

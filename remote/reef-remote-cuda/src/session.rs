@@ -100,6 +100,9 @@ fn address() -> Result<Address, String> {
     if let Some(address) = variable("REEF_REMOTE") {
         return address.parse().map_err(|e| format!("REEF_REMOTE: {e}"));
     }
+    if reef_files::is_privileged() {
+        return Err("a program with more rights than its caller ignores REEF_REMOTE".into());
+    }
     let host = variable("REMOTE_GPU_ADDRESS").ok_or("REEF_REMOTE must be a server's address")?;
     let id: u16 = variable("RRTO_RPCID").and_then(|id| id.parse().ok()).unwrap_or(0);
     let text =
@@ -109,7 +112,7 @@ fn address() -> Result<Address, String> {
 
 fn open() -> Result<Session, String> {
     let address = address()?;
-    let file = |name| std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let file = |name| reef_files::variable(name).filter(|path| !path.is_empty()).map(PathBuf::from);
     let token = match file("REEF_REMOTE_TOKEN_FILE") {
         Some(path) => {
             let token = reef_files::token(&path)
@@ -159,7 +162,7 @@ fn open() -> Result<Session, String> {
     let text = |text: &str| CString::new(text).unwrap_or_default();
     let errors = facts.errors.iter().map(|(code, name, what)| (*code, [text(name), text(what)]));
     let errors = errors.collect();
-    let is = |name, value| std::env::var_os(name).is_some_and(|is| is == value);
+    let is = |name, value| reef_files::variable(name).is_some_and(|is| is == value);
     let is_strict = is("REEF_REMOTE_STRICT", "1");
     let replays = is("REEF_REMOTE_REPLAY", "1")
         || !is_strict && !is("REEF_REMOTE_REPLAY", "0") && is_far(&client);
@@ -193,7 +196,8 @@ fn program() -> String {
 }
 
 fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
+    let value = reef_files::variable(name)?.into_string().ok()?;
+    Some(value).filter(|value| !value.is_empty())
 }
 
 fn authorities(path: &std::path::Path) -> Result<TlsClient, String> {

@@ -27,7 +27,7 @@ fn limits() -> Option<&'static Limits> {
 }
 
 fn variable(name: &str) -> Option<String> {
-    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+    reef_guest::variable(name).map(|value| value.to_string_lossy().into_owned())
 }
 
 /// Returns the folder of accounts files. It is read once, because programs may change their

@@ -125,8 +125,8 @@ impl ActiveProfile {
     /// Returns the file of a trace. It has the process ID in its name, except for the first process
     /// of the program.
     fn own_file(&self, path: &Path) -> PathBuf {
-        let first = std::env::var("REEF_PROFILE_FIRST").ok();
-        if first.is_none_or(|first| first == self.process.to_string()) {
+        let first = reef_files::variable("REEF_PROFILE_FIRST");
+        if first.is_none_or(|first| first == *self.process.to_string()) {
             return path.to_owned();
         }
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();

@@ -11,6 +11,7 @@ mod profile;
 
 use crate::common::{self, Driver, FAKE, SHIM, call, library};
 use std::ffi::{CStr, CString, c_void};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -22,6 +23,7 @@ const WAY: &str = "REEF_TEST_WAY";
 #[ignore = "is a program that other tests run"]
 fn program() {
     let way = std::env::var(WAY).unwrap();
+    println!("privileged: {}", reef_files::is_privileged());
     let (name, flags) = way.split_once(' ').unwrap();
     let (name, flags) = (CString::new(name).unwrap(), flags.parse::<i32>().unwrap());
     // SAFETY: a driver of ours, by its name; `-1` means a namespace of its own.
@@ -97,6 +99,45 @@ fn compiled(text: &str, to: PathBuf, options: &[&str]) -> Option<PathBuf> {
     let mut cc = Command::new("cc");
     cc.args(options).arg("-o").arg(&to).arg(&source).arg("-ldl");
     cc.output().is_ok_and(|built| built.status.success()).then_some(to)
+}
+
+/// The kernel treats root with another user's real number as a program with a set-user-ID bit.
+#[test]
+fn privileged_program_ignores_its_callers_variables() {
+    const NOBODY: libc::uid_t = 65534;
+    let folder = folder("privileged");
+    let report = folder.join("report");
+    let run = |is_privileged: bool| {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "loader::program", "--include-ignored", "--nocapture"]);
+        command.env(WAY, format!("{} 2", library(SHIM).display()));
+        command.env("REEF_CUDA", library(FAKE)).env("REEF_EXPLAIN", &report);
+        // SAFETY: the child makes one system call, and reads the number of its error.
+        unsafe {
+            command.pre_exec(move || {
+                if is_privileged && libc::setresuid(NOBODY, 0, 0) != 0 {
+                    return Err(std::io::Error::last_os_error());
+                }
+                Ok(())
+            });
+        }
+        command.output()
+    };
+    let said = String::from_utf8(run(false).unwrap().stdout).unwrap();
+    assert!(said.contains(&format!("got: {SHIM} code 0")), "{said}");
+    std::fs::remove_file(&report).unwrap();
+    let privileged = run(true);
+    let is_reported = report.exists();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let Ok(output) = privileged else { return processes::skip("needs root") };
+    let [said, errors] =
+        [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    if !said.contains("privileged: true") {
+        return processes::skip("the system has no privileged programs");
+    }
+    assert!(said.contains(&format!("got: {SHIM} code ")), "{said} {errors}");
+    assert_eq!(errors.matches("REEF's variables have no effect").count(), 1, "{errors}");
+    assert!(!is_reported, "it writes to no file that its caller names");
 }
 
 /// A bind mount leaves the driver's file under another name, and the shim in its place.
