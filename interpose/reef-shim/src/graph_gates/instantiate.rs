@@ -11,6 +11,7 @@ use crate::driver::state::Inside;
 use crate::explain;
 use crate::guest::find;
 use crate::guest::tree::branch::Branch;
+use crate::guest::ungated_captures;
 use crate::kernel_variants::nodes::LongKernels;
 use crate::settings::settings;
 use std::sync::atomic::Ordering::Relaxed;
@@ -38,6 +39,19 @@ pub(crate) fn instantiate(
         catch_panics(|| execs::forget(*exec)); // its handle came back: it was destroyed unseen
     }
     code
+}
+
+/// Puts a graph into a node of another one by `real`: a clone without gates, if the other one is
+/// the body of a conditional node, which may have none.
+pub(crate) fn put_child(graph: usize, child: usize, real: impl FnOnce(usize) -> u32) -> u32 {
+    let Some(_inside) = Inside::enter().filter(|_| ungated_captures::is_body(graph)) else {
+        return real(child);
+    };
+    let without = catch_panics(|| {
+        let (shape, gate, all) = plan_without(child)?;
+        all.first().and_then(|positions| insert(child, &shape, positions, gate))
+    });
+    real(without.as_ref().map_or(child, |clone| clone.graph))
 }
 
 /// Notes a graph that kernels of a best-effort program may launch.

@@ -2,10 +2,13 @@
 
 use super::declare::{hooks, ptsz_variants, write_through};
 use crate::driver::calls::Stream;
+use crate::driver::lists::copied;
+use crate::driver::state::is_on;
 use crate::graph_gates::backing::{child_updated, destroyed, instantiated, updated};
-use crate::graph_gates::instantiate::{destroy, instantiate};
+use crate::graph_gates::instantiate::{destroy, instantiate, put_child};
 use crate::graph_gates::update::ParamsVersion::{First, Later};
 use crate::graph_gates::update::{child, enable, kernel, node, update};
+use crate::guest::ungated_captures::add_bodies;
 use reef_cuda_abi::layouts::{NodeParams, UpdateResult};
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -129,6 +132,51 @@ fn set_params(exec: usize, of: usize, params: usize, real: impl Fn(usize, usize)
     }
 }
 
+/// `CU_GRAPH_NODE_TYPE_CONDITIONAL`: the second word ends with a number of graphs, and the third one
+/// is where the driver names them.
+const CONDITIONAL: u32 = 13;
+/// `CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE`: a node of a graph gets that graph, and no clone of it.
+const MOVED: u32 = 1;
+
+/// Adds a node of any kind to a graph. `params` is the address of [`NodeParams`].
+fn add(graph: usize, params: usize, real: impl Fn(usize) -> u32) -> u32 {
+    let program_params = params as *const NodeParams;
+    // SAFETY: not null, and the driver demands a `CUgraphNodeParams`, of which the program has set
+    // the kind.
+    let kind = (!program_params.is_null()).then(|| unsafe { (*program_params).kind });
+    // SAFETY: only with a kind, so not null: the words of the kind begin there.
+    let words = || unsafe { (&raw const (*program_params).words).cast::<usize>() };
+    match kind {
+        Some(CHILD) => {
+            // SAFETY: the kind is that of a graph, so the driver demands that the program has
+            // written a graph, and zero or an ownership.
+            let (inner, ownership) = unsafe { (words().read(), words().add(1).read() as u32) };
+            if ownership == MOVED {
+                return real(params);
+            }
+            put_child(graph, inner, |inner| {
+                let words = &raw const inner as usize;
+                // SAFETY: `program_params` is the program's struct, and `words` the address of
+                // `inner`, a local of one word that lives during the call.
+                unsafe { with_words::<1>(program_params, words, &real) }
+            })
+        }
+        Some(CONDITIONAL) => {
+            let code = real(params);
+            if code == 0 && is_on() {
+                // SAFETY: the driver has taken the parameters, so they name at least one graph.
+                let bodies = unsafe {
+                    let count = (words().add(1).read() >> 32).max(1);
+                    copied(words().add(2).read() as *const usize, count)
+                };
+                add_bodies(bodies.into_iter().flatten());
+            }
+            code
+        }
+        _ => real(params),
+    }
+}
+
 /// Returns the addresses at which a result names nodes.
 fn nodes_of(at: *mut UpdateResult) -> [*mut usize; 2] {
     if at.is_null() {
@@ -140,6 +188,15 @@ fn nodes_of(at: *mut UpdateResult) -> [*mut usize; 2] {
 }
 
 hooks! {
+    cuGraphAddNode(
+        to: usize, graph: usize, after: usize, count: usize, params: usize,
+    ) |real(params)| add(graph, params, real);
+    cuGraphAddNode_v2(
+        to: usize, graph: usize, after: usize, edges: usize, count: usize, params: usize,
+    ) |real(params)| add(graph, params, real);
+    cuGraphAddChildGraphNode(
+        to: usize, graph: usize, after: usize, count: usize, inner: usize,
+    ) |real(inner)| put_child(graph, inner, real);
     cuGraphInstantiate(
         exec: usize, graph: usize, error: *mut usize, log: *mut c_void, bytes: usize,
     ) |real(exec, graph)| make(exec, graph, 0, None, real);

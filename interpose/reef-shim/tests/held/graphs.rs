@@ -256,6 +256,38 @@ fn captured_graph_that_kernels_launch_has_no_gates() {
     assert_eq!(call!(driver, cuGraphExecDestroy(exec)), 0);
 }
 
+/// A driver takes no memory operations in the body of a conditional node.
+#[test]
+fn captured_graph_in_a_body_has_no_gates() {
+    let program = program();
+    let program = program.as_ref().unwrap();
+    let (driver, stream, mut handle) = (program.driver, program.stream, 0_usize);
+    program.launch(0);
+    program.synchronize();
+    assert_eq!(call!(driver, cuStreamBeginCapture_v2(stream, 2)), 0);
+    (0..180).for_each(|value| assert_eq!(program.launch(value), 0));
+    assert_eq!(call!(driver, cuStreamEndCapture(stream, &raw mut handle)), 0);
+    let captured = Graph { handle, ..program.graph() };
+    for is_of_any_kind in [false, true] {
+        let (graph, mut condition, mut body) = (program.graph(), 0_usize, 0_usize);
+        let (to, on) = (&raw mut condition, graph.handle);
+        assert_eq!(call!(driver, cuGraphConditionalHandleCreate(to, on, 1, 1, 0)), 0);
+        let words = [condition, 1 << 32, &raw mut body as usize, 0, 0];
+        assert_eq!(graph.any(&[], 13, words).0, 0);
+        let body = Graph { handle: body, ..graph };
+        if is_of_any_kind {
+            assert_eq!(body.any(&[], 4, [handle, 0, 0, 0, 0]).0, 0);
+        } else {
+            body.child(&[], &captured);
+        }
+        let (before, exec) = (program.value(), graph.instantiate());
+        program.is_held_at(|| program.launch_graph(exec));
+        assert_eq!(program.value(), mixed(before, 0..180));
+        assert_eq!(captured.nodes(), 182, "the program's graph stays as it is");
+        assert_eq!(call!(driver, cuGraphExecDestroy(exec)), 0);
+    }
+}
+
 #[test]
 fn uncloneable_graph_waits_at_a_gate_before_it() {
     let program = program();

@@ -56,6 +56,7 @@ impl World {
     pub(crate) fn has_forbidden(&self, graph: usize) -> bool {
         let is_body = self.bodies.contains(&graph);
         self.graphs.get(&graph).into_iter().flatten().any(|node| match node.op {
+            Op::Child(inner) if is_body && self.has_operations(inner) => true,
             Op::Child(inner) | Op::If { body: inner, .. } => self.has_forbidden(inner),
             op => is_body && op.kind() == 12,
         })
