@@ -132,8 +132,8 @@ fn set_params(exec: usize, of: usize, params: usize, real: impl Fn(usize, usize)
     }
 }
 
-/// `CU_GRAPH_NODE_TYPE_CONDITIONAL`: the second word ends with a number of graphs, and the third one
-/// is where the driver names them.
+/// `CU_GRAPH_NODE_TYPE_CONDITIONAL`: the second word ends with a number of graphs, and the third
+/// one is where the driver names them.
 const CONDITIONAL: u32 = 13;
 /// `CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE`: a node of a graph gets that graph, and no clone of it.
 const MOVED: u32 = 1;
