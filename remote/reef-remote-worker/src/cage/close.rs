@@ -26,8 +26,13 @@ mod tests {
         let code = |result: i64| (result < 0).then(std::io::Error::last_os_error);
         let code = |result| code(result).and_then(|error| error.raw_os_error());
         let path = c"/bin/true".as_ptr();
-        // SAFETY: arguments that are right or null, of calls that are refused or ask only.
+        // SAFETY: arguments that are right or null, of calls that are refused or ask only, or that
+        // name what is not there.
         unsafe {
+            let (parent, own) = (libc::getppid(), libc::getpid());
+            let limits =
+                |of: libc::pid_t| libc::syscall(libc::SYS_prlimit64, of, libc::RLIMIT_CPU, 0, 0);
+            let absent = 0x7fff_fff0; // no user has this number
             vec![
                 ("execve", code(libc::syscall(libc::SYS_execve, path, 0, 0))),
                 ("ptrace", code(libc::syscall(libc::SYS_ptrace, 0, 0, 0, 0))),
@@ -38,6 +43,15 @@ mod tests {
                 ("netlink", code(libc::socket(libc::AF_NETLINK, libc::SOCK_RAW, 0).into())),
                 ("kill", code(libc::kill(libc::getppid(), 0).into())),
                 ("group", code(libc::kill(0, 0).into())),
+                ("limits of another", code(limits(parent))),
+                ("own limits", code(limits(0))),
+                ("owner", code(libc::fcntl(0, libc::F_SETOWN, own).into())),
+                ("owner by ioctl", code(libc::ioctl(0, 0x8901, &raw const own).into())),
+                ("signal", code(libc::fcntl(0, 10, 0).into())),
+                ("descriptor", code(libc::fcntl(1, libc::F_GETFD).into())),
+                ("nice", code(libc::setpriority(libc::PRIO_USER, absent, 0).into())),
+                ("ionice", code(libc::syscall(libc::SYS_ioprio_set, 3, absent, 0))),
+                ("x32", code(libc::syscall(0x4000_0000 | 514, -1, 0, 0))),
                 ("unix", code(libc::socket(libc::AF_UNIX, libc::SOCK_STREAM, 0).into())),
                 ("inet", code(libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0).into())),
                 ("inet6", code(libc::socket(libc::AF_INET6, libc::SOCK_DGRAM, 0).into())),
@@ -71,11 +85,14 @@ mod tests {
         let said = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{said}");
         let refused = ["execve", "ptrace", "unshare", "io_uring", "process", "kill", "group"];
-        for call in refused.into_iter().chain(["netlink", "inet", "inet6", "vsock"]) {
+        let ways = ["limits of another", "owner", "owner by ioctl", "signal", "nice", "ionice"];
+        let x32: &[&str] = if cfg!(target_arch = "x86_64") { &["x32"] } else { &[] };
+        let sockets = ["netlink", "inet", "inet6", "vsock"];
+        for call in refused.iter().chain(&ways).chain(x32).chain(&sockets) {
             assert!(said.contains(&format!("{call} Some(1)")), "{call}: {said}");
         }
         assert!(said.contains("clone3 Some(38)"), "threads begin the old way: {said}");
-        for call in ["unix", "itself", "memfd"] {
+        for call in ["unix", "itself", "memfd", "own limits", "descriptor"] {
             assert!(said.contains(&format!("{call} None")), "{call}: {said}");
         }
     }

@@ -3,7 +3,7 @@
 
 use libc::*;
 use seccompiler::SeccompCmpArgLen::{Dword, Qword};
-use seccompiler::SeccompCmpOp::{MaskedEq, Ne};
+use seccompiler::SeccompCmpOp::{Eq, MaskedEq, Ne};
 use seccompiler::{
     BackendError, BpfProgram, SeccompAction, SeccompCondition, SeccompFilter, SeccompRule,
 };
@@ -90,8 +90,18 @@ const REFUSED_HERE: &[c_long] = &[];
 /// moves to the other server.
 const FAMILY: c_int = AF_UNIX;
 
-/// Bit of the numbers by which programs of x32 make the same calls.
+/// Bit of the numbers by which programs of x32 make the same calls, and the numbers of those with
+/// structs of their own, such as `execve`.
 const X32: c_long = 0x4000_0000;
+const X32_ALONE: (c_long, c_long) = (512, 547);
+
+/// Commands of `fcntl` (`F_SETOWN`, `F_SETSIG`, `F_SETOWN_EX`) and `ioctl` (`FIOSETOWN`,
+/// `SIOCSPGRP`) that choose the process that gets a file's signals, and the signal. They take each
+/// process of the same user, and `SIGKILL`.
+const SET_OWNER: [u64; 3] = [8, 10, 15];
+const SET_OWNER_BY_IOCTL: [u64; 2] = [0x8901, 0x8902];
+/// `PRIO_PROCESS` and `IOPRIO_WHO_PROCESS`: the other kinds mean groups and users.
+const ONE_PROCESS: [u64; 2] = [0, 1];
 
 type Result<T> = std::result::Result<T, BackendError>;
 
@@ -115,27 +125,53 @@ fn numbers(call: c_long) -> impl Iterator<Item = i64> {
     [call, call | X32].into_iter().take(if cfg!(target_arch = "x86_64") { 2 } else { 1 })
 }
 
+/// Rule for an argument that has another value.
+fn unless(at: u8, value: u64) -> Result<SeccompRule> {
+    SeccompRule::new(vec![SeccompCondition::new(at, Dword, Ne, value)?])
+}
+
+/// Rules for an argument that has one of these values.
+fn if_any(at: u8, values: &[u64]) -> Result<Vec<SeccompRule>> {
+    let rule = |value: &u64| SeccompRule::new(vec![SeccompCondition::new(at, Dword, Eq, *value)?]);
+    values.iter().map(rule).collect()
+}
+
 fn refused() -> Result<BTreeMap<i64, Vec<SeccompRule>>> {
-    let own = std::process::id().into();
-    let other_family = vec![SeccompCondition::new(0, Dword, Ne, FAMILY as u64)?];
-    let others = || Ok(vec![SeccompCondition::new(0, Dword, Ne, own)?]);
+    let own = u64::from(std::process::id());
     let thread = CLONE_THREAD as u64;
-    let process = vec![SeccompCondition::new(0, Qword, MaskedEq(thread), 0)?];
+    let process = SeccompRule::new(vec![SeccompCondition::new(0, Qword, MaskedEq(thread), 0)?])?;
+    let other = unless(0, own)?;
+    // By zero a process names itself.
+    let named = SeccompRule::new(vec![
+        SeccompCondition::new(0, Dword, Ne, own)?,
+        SeccompCondition::new(0, Dword, Ne, 0)?,
+    ])?;
     let some = [
-        (SYS_socket, other_family),
-        (SYS_clone, process),
-        (SYS_kill, others()?),
-        (SYS_tgkill, others()?),
-        (SYS_rt_tgsigqueueinfo, others()?),
+        (SYS_socket, vec![unless(0, FAMILY as u64)?]),
+        (SYS_clone, vec![process]),
+        (SYS_kill, vec![other.clone()]),
+        (SYS_tgkill, vec![other.clone()]),
+        (SYS_rt_tgsigqueueinfo, vec![other]),
+        (SYS_fcntl, if_any(1, &SET_OWNER)?),
+        (SYS_ioctl, if_any(1, &SET_OWNER_BY_IOCTL)?),
+        (SYS_prlimit64, vec![named.clone()]),
+        (SYS_migrate_pages, vec![named.clone()]),
+        (SYS_move_pages, vec![named]),
+        (SYS_setpriority, vec![unless(0, ONE_PROCESS[0])?]),
+        (SYS_ioprio_set, vec![unless(0, ONE_PROCESS[1])?]),
     ];
     let mut rules = BTreeMap::new();
     for call in REFUSED.iter().chain(REFUSED_HERE).flat_map(|call| numbers(*call)) {
         rules.insert(call, Vec::new());
     }
-    for (call, conditions) in some {
+    for (call, of_call) in some {
         for number in numbers(call) {
-            rules.insert(number, vec![SeccompRule::new(conditions.clone())?]);
+            rules.insert(number, of_call.clone());
         }
+    }
+    if cfg!(target_arch = "x86_64") {
+        let (first, last) = X32_ALONE;
+        rules.extend((first..=last).map(|number| (number | X32, Vec::new())));
     }
     Ok(rules)
 }

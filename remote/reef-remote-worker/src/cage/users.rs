@@ -95,4 +95,11 @@ mod tests {
             assert!(said.contains("must be FIRST-LAST from 1000 on"), "{said}");
         }
     }
+
+    #[test]
+    fn users_and_parts_of_the_time_are_refused_together() {
+        let said = Users::new(2000..=2001, true).unwrap_err().to_string();
+        let is_root = rustix::process::geteuid().is_root();
+        assert!(said.contains(if is_root { "cannot be with " } else { "must be root" }), "{said}");
+    }
 }
