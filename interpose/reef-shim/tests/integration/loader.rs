@@ -104,7 +104,7 @@ fn compiled(text: &str, to: PathBuf, options: &[&str]) -> Option<PathBuf> {
 /// The kernel treats root with another user's real number as a program with a set-user-ID bit.
 #[test]
 fn privileged_program_ignores_its_callers_variables() {
-    const NOBODY: libc::uid_t = 65534;
+    const OTHER_USER: libc::uid_t = 65534;
     let folder = folder("privileged");
     let report = folder.join("report");
     let run = |is_privileged: bool| {
@@ -115,7 +115,7 @@ fn privileged_program_ignores_its_callers_variables() {
         // SAFETY: the child makes one system call, and reads the number of its error.
         unsafe {
             command.pre_exec(move || {
-                if is_privileged && libc::setresuid(NOBODY, 0, 0) != 0 {
+                if is_privileged && libc::setresuid(OTHER_USER, 0, 0) != 0 {
                     return Err(std::io::Error::last_os_error());
                 }
                 Ok(())
