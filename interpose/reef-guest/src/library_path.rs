@@ -23,16 +23,10 @@ const CACHE_MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
 const ENTRIES: usize = 48;
 const ENTRY: usize = 24;
 
-/// Returns files that may be the library of this name, the best first. If the variable `named` is
-/// set and not empty, its file is the only one. A program with more rights than its caller has no
-/// variables.
-pub fn candidates(name: &str, named: &str) -> Vec<PathBuf> {
-    in_order(name, reef_files::variable(named))
-}
-
-/// Returns the file that is named, or else all that may be the library.
+/// Returns files that may be the library of this name, the best first. If `named` is set and not
+/// empty, it is the only one.
 #[expect(clippy::disallowed_methods, reason = "of the linker")]
-fn in_order(name: &str, named: Option<OsString>) -> Vec<PathBuf> {
+pub fn candidates(name: &str, named: Option<OsString>) -> Vec<PathBuf> {
     if let Some(named) = named.filter(|named| !named.is_empty()) {
         return vec![named.into()];
     }
@@ -131,8 +125,7 @@ mod tests {
         assert_eq!(folders(OsStr::new("")), [""; 0].map(PathBuf::from));
         assert_eq!(folders(OsStr::new(":/a::b:")), ["/a", "b"].map(PathBuf::from));
         let name = "libnvidia-ml.so.1";
-        assert_eq!(in_order(name, Some("".into())), in_order(name, None));
-        assert_eq!(in_order(name, Some("/a".into())), [PathBuf::from("/a")]);
-        assert_eq!(candidates(name, "REEF_TEST_NO_SUCH_VARIABLE"), in_order(name, None));
+        assert_eq!(candidates(name, Some("".into())), candidates(name, None));
+        assert_eq!(candidates(name, Some("/a".into())), [PathBuf::from("/a")]);
     }
 }

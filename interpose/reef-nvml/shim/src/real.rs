@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 /// missing.
 pub(crate) fn symbol(name: &CStr) -> Option<usize> {
     static HANDLE: OnceLock<Option<usize>> = OnceLock::new();
-    let all = || candidates("libnvidia-ml.so.1", "REEF_NVML_LIBRARY");
+    let all = || candidates("libnvidia-ml.so.1", reef_guest::variable("REEF_NVML_LIBRARY"));
     let own = symbol as *const () as usize;
     let open = |path: &PathBuf| library_path::open(path, c"nvmlInit_v2", own);
     let handle = (*HANDLE.get_or_init(|| all().iter().find_map(open)))?;

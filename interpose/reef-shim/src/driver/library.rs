@@ -70,7 +70,7 @@ fn open() {
 }
 
 fn open_first() -> usize {
-    let opened = candidates("libcuda.so.1", "REEF_CUDA")
+    let opened = candidates("libcuda.so.1", reef_files::variable("REEF_CUDA"))
         .into_iter()
         .find_map(|path| Some((try_open(&path)?, path)));
     let Some((handle, path)) = opened else { return 0 };
