@@ -86,6 +86,15 @@ pub(super) fn remedy(domain: &str, op: &str) -> Option<&'static str> {
         "BeamSearch" | "GreedySearch" | "Sampling" | "WhisperBeamSearch" => {
             "it runs a network for each token: export that network, and let the client choose tokens"
         }
+        "ImageDecoder" => {
+            "it decodes images: let the client do it, and begin the file with their pixels"
+        }
+        "PackedAttention" | "PackedMultiHeadAttention" | "RemovePadding" | "RestorePadding" => {
+            "it leaves out the padding of a batch: save the file before it is optimized so"
+        }
+        "DecoderMaskedMultiHeadAttention" | "DecoderMaskedSelfAttention" => {
+            "it writes into the cache that it reads: export the file with a past and a present"
+        }
         "EPContext" => {
             "it has a network for one device: save the file before it is compiled for one"
         }

@@ -427,3 +427,88 @@ fn number_of_steps_between_singles_is_that_of_onnx_runtime() {
         assert_eq!(doubles(&made[0]).len(), want, "from {from} to {to} by {by}");
     }
 }
+
+/// By the examples of the standard.
+#[test]
+fn products_run_along_an_axis_both_ways() {
+    let made = |element: i64, x: Array, exclusive: i64, reverse: i64| {
+        let attributes = [int("exclusive", exclusive), int("reverse", reverse)];
+        let parts = [
+            numbers("axis", &[-1]),
+            node("CumProd", &["x", "axis"], "y", &attributes),
+            typed(11, "x", element, &[2, 3]),
+            typed(12, "y", element, &[2, 3]),
+        ];
+        doubles(&network(&parts, &[]).unwrap().execute(&[x]).unwrap()[0])
+    };
+    let x = || Array::I64(vec![1, 2, 3, 4, -5, 6]);
+    assert_eq!(made(7, x(), 0, 0), [1.0, 2.0, 6.0, 4.0, -20.0, -120.0]);
+    assert_eq!(made(7, x(), 1, 0), [1.0, 1.0, 2.0, 1.0, 4.0, -20.0]);
+    assert_eq!(made(7, x(), 0, 1), [6.0, 6.0, 3.0, -120.0, -30.0, 6.0]);
+    assert_eq!(made(7, x(), 1, 1), [6.0, 3.0, 1.0, -30.0, 6.0, 1.0]);
+    // The product of the last two is not a single.
+    let x = Array::F32(vec![1e-30, 1e30, 1e30, 0.5, 0.5, 0.5]);
+    let got = made(1, x, 0, 0);
+    assert!((got[2] / 1e30 - 1.0).abs() < 1e-6 && got[5] == 0.125, "{got:?}");
+}
+
+#[test]
+fn gates_are_multiplied_by_the_other_operand() {
+    let made = |alpha: f32| {
+        let parts = [
+            node("SwiGLU", &["x", "b"], "y", &[float("alpha", alpha)]),
+            singles("b", &[3], |k| [5.0, 2.0, 3.0][k as usize]),
+            value(11, "x", &[3]),
+            value(12, "y", &[3]),
+        ];
+        let x = Array::F32(vec![0.0, 1.0, -2.0]);
+        network(&parts, &[]).unwrap().execute(&[x]).unwrap().remove(0)
+    };
+    assert_near(&made(1.0), &[0.0, 1.462_117, -0.715_218]);
+    assert_near(&made(2.0), &[0.0, 1.761_594, -0.107_917]);
+}
+
+#[test]
+fn blocks_of_space_become_channels_in_either_order() {
+    let made = |mode: &str| {
+        let parts = [
+            node("SpaceToDepth", &["x"], "y", &[int("blocksize", 2), text("mode", mode)]),
+            value(11, "x", &[1, 2, 2, 2]),
+            value(12, "y", &[1, 8, 1, 1]),
+        ];
+        let x = Array::F32((0..8u8).map(f32::from).collect());
+        doubles(&network(&parts, &[]).unwrap().execute(&[x]).unwrap()[0])
+    };
+    assert_eq!(made("DCR"), [0.0, 4.0, 1.0, 5.0, 2.0, 6.0, 3.0, 7.0]);
+    assert_eq!(made("CRD"), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]);
+}
+
+#[test]
+fn causal_convolution_hands_its_last_elements_on() {
+    let made = |past: &str, activation: &str| {
+        let parts = [
+            node_of(
+                "CausalConvWithState",
+                &["x", "w", "b", past],
+                &["y", "state"],
+                &[text("activation", activation)],
+            ),
+            singles("w", &[2, 1, 2], |k| [1.0, 2.0, 0.5, -1.0][k as usize]),
+            singles("b", &[2], |k| [10.0, 0.0][k as usize]),
+            singles("past", &[2, 2, 1], |k| 4.0 + (k % 2) as f32),
+            value(11, "x", &[2, 2, 3]),
+            value(12, "y", &[2, 2, 3]),
+            value(12, "state", &[2, 2, 1]),
+        ];
+        let row = [1.0, 2.0, 3.0, -1.0, 0.0, 2.0];
+        let x = Array::F32([row, row].concat());
+        network(&parts, &[]).unwrap().execute(&[x]).unwrap()
+    };
+    let twice = |row: [f64; 6]| [row, row].concat();
+    let got = made("past", "none");
+    assert_near(&got[0], &twice([16.0, 15.0, 18.0, 3.5, -0.5, -2.0]));
+    assert_near(&got[1], &[3.0, 2.0, 3.0, 2.0]);
+    assert_near(&made("", "none")[0], &twice([12.0, 15.0, 18.0, 1.0, -0.5, -2.0]));
+    let want = [16.0, 15.0, 18.0, 3.397_407, -0.188_770, -0.238_406];
+    assert_near(&made("past", "silu")[0], &twice(want));
+}

@@ -362,6 +362,35 @@ fn files_for_one_machine_are_refused_with_the_remedy() {
     assert!(said.contains("save it with the level extended, or run the file by"), "{said}");
 }
 
+/// Each refusal has the node, the operator, and what to do with the file.
+#[test]
+fn operators_that_are_not_read_are_refused_with_a_remedy() {
+    let engine = "run the file by another engine, under `reef exec`";
+    let cache = "export the file with a past and a present, or run the file by another engine";
+    let padding = "save the file before it is optimized so, or run the file by another engine";
+    for (domain, op, remedy) in [
+        ("", "MaxRoiPool", engine),
+        ("", "BitCast", engine),
+        (MS, "MoE", engine),
+        (MS, "QMoE", engine),
+        (MS, "SparseAttention", engine),
+        (MS, "PackedAttention", padding),
+        (MS, "PackedMultiHeadAttention", padding),
+        (MS, "DecoderMaskedMultiHeadAttention", cache),
+        (MS, "DecoderMaskedSelfAttention", cache),
+        ("", "ImageDecoder", "begin the file with their pixels, or run the file by another engine"),
+    ] {
+        let parts = [
+            node_in(domain, op, &["x"], &["y"], &[]),
+            value(11, "x", &[2, 2]),
+            value(12, "y", &[2, 2]),
+        ];
+        let said = network(&parts, &[]).unwrap_err();
+        assert!(said.contains(&format!("node \"y\" ({op}): ")), "{said}");
+        assert!(said.ends_with(remedy), "{said}");
+    }
+}
+
 /// Sums of what optimised networks of images join: numbers by the definitions of ONNX Runtime.
 #[test]
 fn sums_before_functions_are_those_of_their_definitions() {

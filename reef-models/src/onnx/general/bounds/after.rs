@@ -57,6 +57,8 @@ const ELEMENTWISE: &[&str] = &[
     "Sqrt",
     "Sub",
     "Sum",
+    "SwiGLU",
+    "Swish",
     "Tanh",
     "Where",
     "Xor",

@@ -35,6 +35,7 @@ pub(in crate::onnx::general::operators) fn arithmetic(
         "PRelu" => one(prelu(b, call)?),
         "Where" => one(choose(b, call)?),
         "Clip" => one(clip(b, call)?),
+        "SwiGLU" => one(gated(b, call)?),
         "IsNaN" => one(truth(b, call.get(0)?, |w, x| w.un(Unary::IsNan, x))?),
         "IsInf" => one(is_infinite(b, call)?),
         _ => Ok(None),
@@ -151,6 +152,22 @@ fn choose(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     b.map(x.element(), &[which, x, y], |w| {
         let (which, x, y) = (w.input(0), w.input(1), w.input(2));
         w.select(which, x, y)
+    })
+}
+
+/// `x · sigmoid(alpha · x) · y`, of two tensors of one shape.
+fn gated(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let (x, y, alpha) = (call.get(0)?, call.get(1)?, call.float("alpha", 1.0)?);
+    same_element(x, y)?;
+    if x.dims() != y.dims() {
+        return Err(format!("a gate of {} for {}", x.spec, y.spec));
+    }
+    b.map(x.element(), &[x, y], |w| {
+        let (x, y, alpha) = (w.input(0), w.input(1), w.real(alpha));
+        let scaled = w.mul(alpha, x);
+        let gate = w.sigmoid(scaled);
+        let gated = w.mul(x, gate);
+        w.mul(gated, y)
     })
 }
 

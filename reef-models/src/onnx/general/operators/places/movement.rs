@@ -252,8 +252,13 @@ fn depth_to_space(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
 
 fn space_to_depth(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let (s, [n, c, h, w]) = blocks(call)?;
+    let order = match call.text("mode", "DCR")? {
+        "DCR" => [0, 3, 5, 1, 2, 4],
+        "CRD" => [0, 1, 3, 5, 2, 4],
+        other => return Err(format!("attribute mode = {other:?}")),
+    };
     let x = b.reshape(call.get(0)?, vec![n, c, h / s, s, w / s, s])?;
-    let x = b.transpose(&x, &[0, 3, 5, 1, 2, 4])?;
+    let x = b.transpose(&x, &order)?;
     b.reshape(&x, vec![n, c.saturating_mul(s).saturating_mul(s), h / s, w / s])
 }
 

@@ -1,4 +1,4 @@
-//! Reductions, running sums, the largest of a row.
+//! Reductions, running sums and products, the largest of a row.
 
 use crate::onnx::fault::Result;
 use crate::onnx::general::call::{Call, one};
@@ -6,7 +6,7 @@ use crate::onnx::general::operators::places::selected::bounded;
 use crate::tensors::axes::axis;
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
-use reef_op::tensor::{Array, Binary, Element, FoldKind, Unary};
+use reef_op::tensor::{Array, Binary, Element, FoldKind, Scalar, Unary};
 
 pub(in crate::onnx::general::operators) fn reduction(
     b: &mut Builder<'_>,
@@ -22,12 +22,38 @@ pub(in crate::onnx::general::operators) fn reduction(
                 (call.flag("exclusive", false)?, call.flag("reverse", false)?);
             one(b.running(x, axis(at, x.rank())?, exclusive, reverse)?)
         }
+        "CumProd" => one(running_product(b, call)?),
         "TopK" => Ok(Some(top(b, call)?)),
         op => match op.strip_prefix("Reduce") {
             Some(kind) => one(reduce(b, call, kind)?),
             None => Ok(None),
         },
     }
+}
+
+/// Products of all elements up to each one: each step multiplies by those that are twice as far
+/// away as before. Floats are doubles meanwhile, so that products of a part are in range.
+fn running_product(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let x = call.get(0)?;
+    let at = axis(call.number(1)?.ok_or("operand 1 is missing")? as i64, x.rank())?;
+    let (exclusive, reverse) = (call.flag("exclusive", false)?, call.flag("reverse", false)?);
+    let is_float = x.element().is_float();
+    let one = if is_float { Scalar::Real(1.0) } else { Scalar::Whole(1) };
+    let shifted = |b: &mut Builder<'_>, value: &Value, by: usize| {
+        let (mut before, mut after) = (vec![0; value.rank()], vec![0; value.rank()]);
+        let by = by as i64;
+        (before[at], after[at]) = if reverse { (-by, by) } else { (by, -by) };
+        b.pad(value, &before, &after, one)
+    };
+    let wide = if is_float { b.cast(x, Element::F64)? } else { x.clone() };
+    let mut made = if exclusive { shifted(b, &wide, 1)? } else { wide };
+    let mut by = 1;
+    while by < x.dims()[at] {
+        let others = shifted(b, &made, by)?;
+        made = b.binary(Binary::Mul, &made, &others)?;
+        by *= 2;
+    }
+    b.cast(&made, x.element())
 }
 
 /// Axes in an attribute or, in newer operator sets, an operand; all of them if there are none.

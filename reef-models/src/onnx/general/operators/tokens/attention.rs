@@ -9,6 +9,7 @@ use super::cache::tensor_scatter;
 use super::heads::Heads;
 use super::masks::{Masks, or_zero};
 use super::rotary::rotary;
+use super::state::{causal_convolution, linear_attention};
 use crate::onnx::fault::Result;
 use crate::onnx::general::call::{Call, one};
 use crate::onnx::general::stored::element;
@@ -24,6 +25,8 @@ pub(in crate::onnx::general::operators) fn of_tokens(
         "Attention" => Ok(Some(attention(b, call)?)),
         "RotaryEmbedding" => one(rotary(b, call)?),
         "TensorScatter" => one(tensor_scatter(b, call)?),
+        "CausalConvWithState" => Ok(Some(causal_convolution(b, call)?)),
+        "LinearAttention" => Ok(Some(linear_attention(b, call)?)),
         _ => Ok(None),
     }
 }
@@ -148,6 +151,16 @@ impl Attention {
         b.contract([&queries, &keys], kept, summed, dims, element)
     }
 
+    /// Number of keys before the first query, of each batch or of all.
+    fn offset(&self, b: &mut Builder<'_>, lengths: Option<&Value>) -> Result<Value> {
+        let Some(lengths) = lengths else { return b.whole(vec![1], vec![self.past as i64]) };
+        let (lengths, queries) = (b.cast(lengths, Element::I64)?, self.queries.sizes[2] as i64);
+        b.each(&lengths, |w, length| {
+            let queries = w.whole(queries);
+            w.sub(length, queries)
+        })
+    }
+
     fn masks(&self, b: &mut Builder<'_>, call: &Call<'_>, scores: &Value) -> Result<Masks> {
         let (mut masks, causal) = (Masks::new(), call.flag("is_causal", false)?);
         if let Some(mask) = call.maybe(3) {
@@ -160,6 +173,11 @@ impl Attention {
             Some(lengths) => masks.lengths(b, lengths, scores, causal)?,
             None if causal => masks.causal(b, scores, self.past)?,
             None => {}
+        }
+        let window = [call.int("left_window_size", -1)?, call.int("right_window_size", -1)?];
+        if window != [-1, -1] {
+            let before = self.offset(b, call.maybe(6))?;
+            masks.window(b, &before, scores, window)?;
         }
         Ok(masks)
     }

@@ -129,6 +129,34 @@ impl Masks {
         Ok(())
     }
 
+    /// Query `i` sees keys from `left` places before place `i + before` to `right` places behind it.
+    /// A side that is negative has no bound.
+    pub(in crate::onnx::general::operators) fn window(
+        &mut self,
+        b: &mut Builder<'_>,
+        before: &Value,
+        scores: &Value,
+        [left, right]: [i64; 2],
+    ) -> Result<()> {
+        let &[_, _, queries, keys] = scores.dims() else { return Err("no scores".into()) };
+        let before = b.reshape(before, vec![before.spec.elements(), 1, 1, 1])?;
+        let (rows, places) = (b.count(vec![1, 1, queries, 1])?, b.count(vec![1, 1, 1, keys])?);
+        for (bound, is_left) in [(left, true), (right, false)] {
+            if bound < 0 {
+                continue;
+            }
+            let inputs = [&places, &before, &rows];
+            self.keep.push(b.map_in(Domain::I64, Element::Bool, &inputs, |w| {
+                let (place, before, row) = (w.input(0), w.input(1), w.input(2));
+                let (at, bound) = (w.add(before, row), w.whole(bound));
+                let apart = if is_left { w.sub(at, place) } else { w.sub(place, at) };
+                w.bin(Binary::LessOrEqual, apart, bound)
+            })?);
+            self.sound = false;
+        }
+        Ok(())
+    }
+
     /// `summand` is added to scores.
     pub(in crate::onnx::general::operators) fn adding(&mut self, summand: Value) {
         self.add = Some(summand);

@@ -9,5 +9,6 @@ pub(super) mod cache;
 pub(super) mod heads;
 pub(super) mod masks;
 mod rotary;
+mod state;
 #[cfg(test)]
 mod tests;

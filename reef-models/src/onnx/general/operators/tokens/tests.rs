@@ -6,6 +6,7 @@ use reef_op::tensor::Kind;
 
 mod case;
 mod places;
+mod state;
 
 #[test]
 fn attention_is_what_plain_loops_give() {
@@ -32,6 +33,19 @@ fn each_batch_has_keys_of_its_own() {
         Case { causal, mode, tokens: [4, 6, 0], lengths: Some([6, 3]), ..CASE }.agrees();
         let mask = Mask::Truth;
         Case { causal, mode, mask, tokens: [4, 6, 0], lengths: Some([2, 5]), ..CASE }.agrees();
+    }
+}
+
+#[test]
+fn queries_see_the_keys_of_their_window() {
+    for window in [[2, 0], [1, 1], [-1, 1], [0, -1], [i64::MAX, i64::MAX]] {
+        for causal in [false, true] {
+            Case { window, causal, ..CASE }.agrees();
+            Case { window, causal, mask: Mask::Truth, mode: 3, ..CASE }.agrees();
+            Case { window, causal, tokens: [3, 3, 4], ..CASE }.agrees();
+            // Of fewer keys than queries the first queries see none.
+            Case { window, causal, tokens: [4, 6, 0], lengths: Some([6, 3]), ..CASE }.agrees();
+        }
     }
 }
 

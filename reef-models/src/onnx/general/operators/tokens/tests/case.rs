@@ -22,6 +22,8 @@ pub(super) struct Case {
     /// A number of keys of each batch.
     pub(super) lengths: Option<[i64; 2]>,
     pub(super) mode: i64,
+    /// Keys that a query sees before and behind its place; -1 is all.
+    pub(super) window: [i64; 2],
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -45,6 +47,7 @@ pub(super) const CASE: Case = Case {
     cap: 0.0,
     lengths: None,
     mode: 0,
+    window: [-1, -1],
 };
 
 fn number(k: usize, seed: usize) -> f32 {
@@ -100,6 +103,8 @@ impl Case {
             int("is_causal", self.causal.into()),
             float("softcap", self.cap),
             int("qk_matmul_output_mode", self.mode),
+            int("left_window_size", self.window[0]),
+            int("right_window_size", self.window[1]),
         ];
         if self.rank == 3 {
             said.extend([int("q_num_heads", heads as i64), int("kv_num_heads", shared as i64)]);
@@ -147,14 +152,17 @@ impl Case {
         let [queries, _, past] = self.tokens;
         let length = self.lengths.map_or(self.keys() as i64, |lengths| lengths[n]);
         let before = self.lengths.map_or(past as i64, |_| length - queries as i64);
-        let late = self.causal && key as i64 > query as i64 + before;
+        let apart = query as i64 + before - key as i64;
+        let late = self.causal && apart < 0;
+        let [left, right] = self.window;
+        let is_far = left >= 0 && apart > left || right >= 0 && -apart > right;
         let masked = match self.mask {
             Mask::None => 0.0,
             Mask::Truth if is_kept(query, key) => 0.0,
             Mask::Number(keys) if key < keys => mask[(h * queries + query) * keys + key],
             _ => f32::NEG_INFINITY,
         };
-        if late || key as i64 >= length { f32::NEG_INFINITY } else { masked }
+        if late || is_far || key as i64 >= length { f32::NEG_INFINITY } else { masked }
     }
 
     /// The result, and scores or shares of batch, head, query and key.
