@@ -129,8 +129,8 @@ impl Masks {
         Ok(())
     }
 
-    /// Query `i` sees keys from `left` places before place `i + before` to `right` places behind it.
-    /// A side that is negative has no bound.
+    /// Query `i` sees keys from `left` places before place `i + before` to `right` places behind
+    /// it. A side that is negative has no bound.
     pub(in crate::onnx::general::operators) fn window(
         &mut self,
         b: &mut Builder<'_>,

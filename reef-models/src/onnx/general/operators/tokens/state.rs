@@ -25,7 +25,7 @@ pub(super) fn causal_convolution(b: &mut Builder<'_>, call: &Call<'_>) -> Result
     let before = taps - 1;
     let all = match call.maybe(3) {
         Some(past) if past.dims() == [batch, channels, before] => b.concat(&[past, x], 2)?,
-        Some(past) => return Err(format!("a state {} for {} elements before", past.spec, before)),
+        Some(past) => return Err(format!("a state {} for {before} elements before", past.spec)),
         None => b.pad(x, &[0, 0, before as i64], &[0; 3], Scalar::Whole(0))?,
     };
     let (x_wide, filter) = (b.widened(&all)?, b.widened(filter)?);
