@@ -210,7 +210,8 @@ impl Entries {
 /// Most keys of a table that is searched by comparing with each.
 const MAX_KEYS: usize = 1 << 16;
 
-/// The value of each key, the last of equals. NaN is a key like others.
+/// The value of each key. Of equal keys the first counts, and the last in the lists of version 1
+/// and of `CategoryMapper`, as in ONNX Runtime. NaN is a key like others.
 fn encoded(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let [Entries { array: keys, are_texts: of_texts }, values] = Entries::of_node(b, call)?;
     let x = call.get(0)?;
@@ -243,9 +244,10 @@ fn encoded(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
         let both = w.mul(first, second);
         w.bin(Binary::Max, same, both)
     })?;
-    let last = is.rank() - 1;
-    let at = b.fold_axes(&is, &[last], FoldKind::ArgMax { last: true })?;
-    let found = b.fold_axes(&is, &[last], FoldKind::Max)?;
+    let along = is.rank() - 1;
+    let last = call.op() == "CategoryMapper" || call.attribute("classes_strings")?.is_some();
+    let at = b.fold_axes(&is, &[along], FoldKind::ArgMax { last })?;
+    let found = b.fold_axes(&is, &[along], FoldKind::Max)?;
     let table = b.constant(vec![count], values)?;
     let value = lookup(b, &table, &at, 1)?;
     let made = b.map(table.element(), &[&found, &value, &default], |w| {
