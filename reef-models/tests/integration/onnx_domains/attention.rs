@@ -87,6 +87,16 @@ fn tokens_of_a_past_come_first() {
     assert_near(&made[1], &present);
 }
 
+/// The first token is padding: its query sees neither a key of its own nor, by far, a later one.
+#[test]
+fn padding_before_a_text_sees_no_later_token() {
+    let mask = stored("m", I32, &[1, 2], &[0, 0, 0, 0, 1, 0, 0, 0]);
+    let constants = [&weights()[..], &[mask]].concat();
+    let attributes = [int("num_heads", 1), int("unidirectional", 1)];
+    let made = results("Attention", &["x", "w", "b", "m"], &["y"], &attributes, &constants);
+    assert_near(&made[0], &[3.0, 0.75, 0.75, 1.0]);
+}
+
 #[test]
 fn keys_of_other_tokens_are_attended_to() {
     let keys = || singles("k", &[1, 3, 2], |k| [1.0, 0.0, 0.0, 1.0, 0.5, 0.5][k as usize]);

@@ -233,8 +233,12 @@ impl Tokens {
             scores = filtered(b, &scores, &mask, filter)?;
         }
         if call.flag("unidirectional", false)? {
+            // Later keys are hidden more than masked ones: a query of padding sees itself.
             let sees = self.earlier(b)?;
-            scores = filtered(b, &scores, &sees, filter)?;
+            scores = b.map(scores.element(), &[&scores, &sees], |w| {
+                let (score, sees, lowest) = (w.input(0), w.input(1), w.real(f32::MIN));
+                w.select(sees, score, lowest)
+            })?;
         }
         let shares = b.softmax(&scores, &[3], false)?;
         let shares = b.cast(&shares, self.values.element())?;
