@@ -51,8 +51,8 @@ pub(super) fn causal_convolution(b: &mut Builder<'_>, call: &Call<'_>) -> Result
 /// Maximum number of tokens of linear attention, each of which is a few operations.
 const MAX_TOKENS: usize = 1 << 13;
 
-/// Operands: queries, keys, values, the state, decays, and rates. Results: what each query reads,
-/// and the state behind the last token.
+/// Operands: queries, keys, values, the state, decays, and rates. Results: the rows that queries
+/// read, and the state behind the last token.
 pub(super) fn linear_attention(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Vec<Value>> {
     let element = call.get(0)?.element();
     let of_state = call.maybe(3).map_or(element, Value::element);
@@ -75,7 +75,7 @@ struct Tokens {
     values: Value,
     /// Factors of the state, of each token.
     decays: Option<Value>,
-    /// How much of its difference from what the state has for its key a token adds.
+    /// Shares of its difference from the state that each token adds.
     rates: Option<Value>,
     /// Batches, heads, columns of keys, columns of values.
     state: Value,
@@ -132,7 +132,7 @@ impl Tokens {
         })
     }
 
-    /// What the queries of a token read, after its keys and values have gone into the state.
+    /// Adds keys and values of a token to the state, and returns the row that its queries read.
     fn step(&mut self, b: &mut Builder<'_>, at: usize) -> Result<Value> {
         let (batch, [own, shared], [width, depth]) = (self.batch, self.heads, self.columns);
         let element = self.state.element();
