@@ -73,6 +73,24 @@ fn preemptions_change_no_bit_of_networks_of_either_kind() {
     }
 }
 
+/// Data decide about the sizes of these networks' tensors, or end their loop.
+#[test]
+fn preemptions_change_no_bit_where_data_decide() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../reef-models/tests/onnx_runtime");
+    for name in [
+        "places_of_nonzero",
+        "rows_by_condition",
+        "boxes_by_class",
+        "head_of_tuples",
+        "second_stage",
+        "loop_until",
+    ] {
+        let file = folder.join(format!("{name}.onnx"));
+        let said = says(&["model", "verify", file.to_str().expect("UTF-8"), "--preempt"]);
+        assert!(said.ends_with(" changed no bit\n") && said.contains(" preemption"), "{said}");
+    }
+}
+
 #[test]
 fn verify_fails_on_a_difference() {
     let output = reef(&["model", "verify", &onnx("resnet-13"), "--tolerance=-1"]);
