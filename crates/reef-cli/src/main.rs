@@ -23,8 +23,12 @@ mod workload;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 #[cfg(not(feature = "bench"))]
 use commands::left_out::{bench, simulate};
+#[cfg(not(feature = "remote"))]
+use commands::left_out::remote as remote_devices;
 #[cfg(not(feature = "daemon"))]
 use commands::left_out::{check, ctl, doctor, exec, k8s, request, serve, suspend, top};
+#[cfg(feature = "remote")]
+use commands::remote as remote_devices;
 #[cfg(feature = "bench")]
 use commands::{bench, simulate};
 #[cfg(feature = "daemon")]
@@ -103,9 +107,8 @@ enum Command {
     #[cfg_attr(feature = "daemon", command(subcommand))]
     K8s(k8s::Command),
     /// Use devices of other machines.
-    #[cfg(feature = "remote")]
-    #[command(subcommand)]
-    Remote(commands::remote::command::Command),
+    #[cfg_attr(feature = "remote", command(subcommand))]
+    Remote(remote_devices::command::Command),
     /// Print a completion script for a shell.
     Completions(completions::Args),
     /// Print the manual page.
@@ -166,8 +169,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Bench(command) => bench::command::run(command),
         Command::Simulate(args) => simulate::run(&args),
         Command::K8s(command) => k8s::run(&command),
-        #[cfg(feature = "remote")]
-        Command::Remote(command) => commands::remote::command::run(command),
+        Command::Remote(command) => remote_devices::command::run(command),
         Command::Completions(args) => completions::run(&args, &Cli::command()),
         Command::Man => man::run(Cli::command()),
     }

@@ -19,11 +19,15 @@ fn a_command_that_is_left_out_says_which_feature_has_it() {
         ("suspend 4711", "daemon"),
         ("bench preempt --json", "bench"),
         ("simulate fleet.json", "bench"),
+        ("remote serve --listen 127.0.0.1:7733", "remote"),
+        ("remote ps", "remote"),
     ] {
         let mut reef = Command::new(env!("CARGO_BIN_EXE_reef"));
         let output = reef.args(line.split(' ')).output().unwrap();
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{line}: {stderr}");
-        assert!(stderr.contains(&format!("--features {feature} ")), "{line}: {stderr}");
+        // Not the installed one alone: `target/release` may be first in the search path.
+        let remedy = format!("cargo build --release -p reef-cli --features {feature}, or ");
+        assert!(stderr.contains(&remedy), "{line}: {stderr}");
     }
 }

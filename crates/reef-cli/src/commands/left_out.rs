@@ -17,11 +17,14 @@ pub(crate) struct Args {
 fn refuse(feature: &str) -> Result<()> {
     let name = std::env::args_os().nth(1).unwrap_or_default();
     let name = name.to_string_lossy();
-    let install = format!("cargo install --path crates/reef-cli --features {feature} --locked");
-    Err(Usage(format!("`reef {name}` is not in this build. Rebuild with: {install}")).into())
+    let build = format!("cargo build --release -p reef-cli --features {feature}");
+    let install = format!("cargo install --path crates/reef-cli --features {feature}");
+    let text = format!("`reef {name}` is not in this build. Rebuild with: {build}, or {install}");
+    Err(Usage(text).into())
 }
 
 /// Stands in the place of a command's modules.
+#[cfg(not(feature = "bench"))]
 macro_rules! left_out {
     ($feature:literal) => {
         pub(crate) use crate::commands::left_out::Args;
@@ -39,6 +42,17 @@ pub(crate) mod bench {
 
         pub(crate) fn run(_: Command) -> anyhow::Result<()> {
             crate::commands::left_out::refuse("bench")
+        }
+    }
+}
+
+#[cfg(not(feature = "remote"))]
+pub(crate) mod remote {
+    pub(crate) mod command {
+        pub(crate) use crate::commands::left_out::Args as Command;
+
+        pub(crate) fn run(_: Command) -> anyhow::Result<()> {
+            crate::commands::left_out::refuse("remote")
         }
     }
 }

@@ -17,7 +17,7 @@ pub(crate) mod doctor;
 pub(crate) mod exec;
 #[cfg(feature = "daemon")]
 pub(crate) mod k8s;
-#[cfg(not(all(feature = "bench", feature = "daemon")))]
+#[cfg(not(all(feature = "bench", feature = "daemon", feature = "remote")))]
 pub(crate) mod left_out;
 pub(crate) mod man;
 pub(crate) mod model;
