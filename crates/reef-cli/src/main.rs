@@ -21,10 +21,10 @@ mod report;
 mod workload;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-#[cfg(not(feature = "bench"))]
-use commands::left_out::{bench, simulate};
 #[cfg(not(feature = "remote"))]
 use commands::left_out::remote as remote_devices;
+#[cfg(not(feature = "bench"))]
+use commands::left_out::{bench, simulate};
 #[cfg(not(feature = "daemon"))]
 use commands::left_out::{check, ctl, doctor, exec, k8s, request, serve, suspend, top};
 #[cfg(feature = "remote")]
