@@ -33,9 +33,11 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from xml.sax.saxutils import escape
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "common"))
+import bars  # noqa: E402
+
 WAYS = {
     "alone": "alone",
     "shared": "both as they are",
@@ -285,7 +287,9 @@ class Comparison:
         left = [dict(way=way, why=why) for way, why in self.left]
         all_of = dict(rows=self.rows, left_out=left, training_alone=self.training, seconds=self.args.seconds)
         (self.args.out / "compare.json").write_text(json.dumps(all_of, indent=1) + "\n")
-        (self.args.out / "compare.svg").write_text(drawing(self.rows))
+        drawn = [{**row, "is_reef": "reef" in row["way"]} for row in self.rows]
+        text = bars.drawing("p99 of the server, ms", "training kept, %", drawn)
+        (self.args.out / "compare.svg").write_text(text)
 
 
 def shown(value, form):
@@ -299,34 +303,6 @@ def line(row):
 
 
 HEAD = "| | p50, ms | p99, ms | p99 ÷ alone | kept | requests |\n|---|--:|--:|--:|--:|--:|"
-
-
-def drawing(rows):
-    """Bars of each way: the 99th percentile, and what is kept."""
-    most = max((row["p99"] for row in rows), default=1.0)
-    height = 46 + 26 * len(rows)
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 760 {height}" font-family="sans-serif" font-size="13">',
-        f'<rect width="760" height="{height}" fill="white"/>',
-        '<text x="250" y="22" font-weight="bold">p99 of the server, ms</text>',
-        '<text x="520" y="22" font-weight="bold">training kept, %</text>',
-    ]
-    for at, row in enumerate(rows):
-        y = 36 + 26 * at
-        colour = "#c2410c" if "reef" in row["way"] else "#78716c"
-        parts.append(f'<text x="240" y="{y + 14}" text-anchor="end">{escape(row["name"])}</text>')
-        parts += bar(250, y, row["p99"] / most, f"{row['p99']:.1f}", colour)
-        if row["kept"] is not None:
-            parts += bar(520, y, row["kept"] / 100, f"{row['kept']:.0f}", colour)
-    return "\n".join([*parts, "</svg>\n"])
-
-
-def bar(x, y, part, text, colour):
-    width = 180 * min(max(part, 0), 1.1)
-    return [
-        f'<rect x="{x}" y="{y}" width="{width:.1f}" height="18" fill="{colour}"/>',
-        f'<text x="{x + width + 5:.1f}" y="{y + 14}">{text}</text>',
-    ]
 
 
 def arguments():

@@ -11,9 +11,10 @@ FOLDER has `reef`, such as target/release. The first client asks for a small mod
     stream-priority   the same, and the first client's streams have the higher priority
     reef              two classes, and real-time requests preempt
 
-Each way has a daemon of its own, and all clients have had an answer before anything counts. *Kept*
-is the number of the second client's answers, by that alone in the same time. Prints a table, and
-writes compare.json to DIR [.].
+Each way has a daemon of its own, and all clients have had an answer before anything counts. Then
+they run for S seconds, and until each has an answer of that time. *Kept* is the number of the second
+client's answers per second, by that alone. Prints a table, and writes compare.json and compare.svg
+to DIR [.].
 """
 
 import argparse
@@ -26,6 +27,9 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "common"))
+import bars  # noqa: E402
 
 WAYS = ["alone", "one class", "streams", "stream-priority", "reef"]
 START = 120  # seconds until a daemon or a client must have answered
@@ -86,23 +90,24 @@ def end(process):
 
 
 def measure(args, scheduler, clients):
-    """Runs clients of (model, class, pause); returns the latencies of each."""
+    """Runs clients of (model, class, pause); returns the latencies of each, and the time in which they were."""
     daemon, running = Daemon(args, scheduler), []
     try:
         running = [Client(args, daemon, *client) for client in clients]
         for client in running:
             client.wait()
         begin = time.monotonic()
-        time.sleep(args.seconds)
-        until = time.monotonic()
+        until = begin + args.seconds
+        while time.monotonic() < until or not all(client.between(begin, until) for client in running):
+            if time.monotonic() > begin + args.seconds + START:
+                raise SystemExit(f"a client had no answer within {START} s")
+            time.sleep(0.02)
+            until = max(until, time.monotonic())
     finally:
         for client in running:
             end(client.process)
         daemon.end()
-    found = [client.between(begin, until) for client in running]
-    if not all(found):
-        raise SystemExit(f"a client had no answer within {args.seconds} s: --seconds must be more")
-    return found
+    return [client.between(begin, until) for client in running], until - begin
 
 
 def clients(args, way):
@@ -115,10 +120,11 @@ def percentile(values, part):
     return values[min(len(values) - 1, int(part * len(values)))]
 
 
-def row(way, latencies, answers, alone):
+def row(way, latencies, rate, alone):
+    """Figures of a way: the first client's latencies, and the second one's answers per second."""
     p50, p99 = percentile(latencies, 0.5), percentile(latencies, 0.99)
     growth = p99 / percentile(alone[0], 0.99)
-    kept = None if answers is None else 100 * len(answers) / len(alone[1])
+    kept = None if rate is None else 100 * rate / alone[1]
     return dict(way=way, p50=p50, p99=p99, growth=growth, kept=kept, requests=len(latencies))
 
 
@@ -136,7 +142,7 @@ def arguments():
     parser.add_argument("--be", default="resnet152", help="model of the second client [resnet152]")
     parser.add_argument("--every", type=float, default=10, metavar="MS", help="pause of the first client [10]")
     parser.add_argument("--seconds", type=float, default=5, help="time of which the figures are [5]")
-    parser.add_argument("--out", type=Path, default=Path("."), help="folder of compare.json [.]")
+    parser.add_argument("--out", type=Path, default=Path("."), help="folder of compare.json and compare.svg [.]")
     args = parser.parse_args()
     if not (args.folder / "reef").is_file():
         parser.error(f"{args.folder / 'reef'}: no such file: cargo build --release -p reef-cli makes it")
@@ -146,16 +152,22 @@ def arguments():
 def main():
     args = arguments()
     first, second = clients(args, "reef")
-    alone = measure(args, "reef", [first])[0], measure(args, "reef", [second])[0]
-    rows = [row("alone", alone[0], None, alone)]
+    [latencies], _ = measure(args, "reef", [first])
+    [answers], seconds = measure(args, "reef", [second])
+    alone = latencies, len(answers) / seconds
+    rows = [row("alone", latencies, None, alone)]
     print("| | p50, ms | p99, ms | p99 ÷ alone | kept | requests |\n|---|--:|--:|--:|--:|--:|")
     print(line(rows[0]), flush=True)
     for way in WAYS[1:]:
         scheduler = "reef" if way == "one class" else way
-        rows.append(row(way, *measure(args, scheduler, clients(args, way)), alone))
+        [latencies, answers], seconds = measure(args, scheduler, clients(args, way))
+        rows.append(row(way, latencies, len(answers) / seconds, alone))
         print(line(rows[-1]), flush=True)
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "compare.json").write_text(json.dumps(rows, indent=1) + "\n")
+    drawn = [{**one, "name": one["way"], "is_reef": one["way"] == "reef"} for one in rows]
+    text = bars.drawing(f"p99 of {args.rt}, ms", f"{args.be} kept, %", drawn)
+    (args.out / "compare.svg").write_text(text)
 
 
 if __name__ == "__main__":

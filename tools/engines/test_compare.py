@@ -1,4 +1,4 @@
-"""examples/pytorch/compare.py: its figures, and its ways with programs on the driver for tests."""
+"""compare.py of examples/pytorch and examples/serving: figures, ways with programs on the driver for tests, and a daemon."""
 
 import importlib.util
 import json
@@ -15,16 +15,22 @@ from xml.etree import ElementTree
 
 HERE = Path(__file__).resolve().parent
 SCRIPT = HERE.parents[1] / "examples/pytorch/compare.py"
+SERVING = HERE.parents[1] / "examples/serving/compare.py"
 
 
-def module():
-    spec = importlib.util.spec_from_file_location("compare", SCRIPT)
+def module(script):
+    spec = importlib.util.spec_from_file_location("compare", script)
     found = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(found)
     return found
 
 
-compare = module()
+compare, serving = module(SCRIPT), module(SERVING)
+
+
+def texts(file):
+    """All texts of a drawing."""
+    return [text.text for text in ElementTree.parse(file).getroot().iter("{http://www.w3.org/2000/svg}text")]
 
 
 def program(*lines):
@@ -95,9 +101,7 @@ class Ways(unittest.TestCase):
         self.assertIsNone(rows["alone"]["kept"])
         if shutil.which("nvidia-cuda-mps-control") is None:
             self.assertEqual(found["left_out"], [dict(way="mps", why="no nvidia-cuda-mps-control")])
-        drawn = ElementTree.parse(self.folder / "out/compare.svg").getroot()
-        said = [text.text for text in drawn.iter("{http://www.w3.org/2000/svg}text")]
-        self.assertIn("both as they are", said)
+        self.assertIn("both as they are", texts(self.folder / "out/compare.svg"))
 
     def test_program_that_ends_is_named_with_its_last_line(self):
         fails = f"{shlex.quote(sys.executable)} -c 'import sys; sys.exit(\"no such data\")'"
@@ -112,6 +116,33 @@ class Ways(unittest.TestCase):
         self.assertIn("reef: no such file: cargo build", done.stderr)
         done = self.compare("--ways", "fastest")
         self.assertIn("--ways: must be among alone, shared,", done.stderr)
+
+
+class Serving(unittest.TestCase):
+    """examples/serving: the daemon's ways."""
+
+    def test_figures_of_a_row_are_relative_to_those_alone(self):
+        alone = [1.0, 2.0, 4.0], 50.0
+        found = serving.row("reef", [2.0, 3.0, 5.0, 6.0], 40.0, alone)
+        self.assertEqual((found["p50"], found["p99"], found["growth"]), (5.0, 6.0, 1.5))
+        self.assertEqual((found["kept"], found["requests"]), (80.0, 4))
+        self.assertIsNone(serving.row("alone", [1.0], None, alone)["kept"])
+
+    @unittest.skipIf(shutil.which("reef") is None, "the command reef is not in PATH")
+    def test_each_way_has_a_row_and_a_bar(self):
+        with tempfile.TemporaryDirectory() as out:
+            command = [sys.executable, str(SERVING), str(Path(shutil.which("reef")).parent), "--device", "cpu:0?units=1"]
+            command += ["--rt", "mobilenet_v3_small", "--be", "mobilenet_v2", "--every", "100", "--seconds", "0.5"]
+            done = subprocess.run([*command, "--out", out], capture_output=True, text=True, timeout=500)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            rows = json.loads((Path(out) / "compare.json").read_text())
+            self.assertEqual([row["way"] for row in rows], serving.WAYS)
+            for row in rows:
+                self.assertGreater(row["requests"], 0, done.stdout)
+                self.assertEqual(row["kept"] is None, row["way"] == "alone", done.stdout)
+            said = texts(Path(out) / "compare.svg")
+            self.assertEqual(set(serving.WAYS) - set(said), set())
+            self.assertIn("mobilenet_v2 kept, %", said)
 
 
 if __name__ == "__main__":
