@@ -121,6 +121,24 @@ cp -r /tmp/v/lib/reef /usr/local/lib/ && ldconfig
 if ldconfig -p | grep -E 'libcuda|libnvidia-ml'; then exit 1; fi
 SCRIPT
 
+# The lines of the page Install, as a reader types them next to the files.
+awk '/^## / { here = /From the files of a release/ } /^```$/ { inside = 0 } inside { print } here && /^```sh$/ { inside = 1 }' \
+    docs/start/install.md | sed "s/0\.1\.0/$version/g" >"$work/wheels/install.sh"
+[ -s "$work/wheels/install.sh" ] || failed+=("page Install: no lines")
+if [ -z "$wheels" ] || [ ! -f "$files/reef-rt_${version}_amd64.deb" ]; then
+    echo "skipped: page Install: a file is missing"
+else
+    try "page Install" <<'SCRIPT'
+mkdir ~/files && cp /files/SHA256SUMS /files/*.deb /files/*.tar.gz /files/*x86_64.whl ~/files/
+cd ~/files
+sudo() { "$@"; }
+export PIP_NO_INDEX=1 PIP_FIND_LINKS=/wheels DEBIAN_FRONTEND=noninteractive
+set +u -x
+. /wheels/install.sh
+command -v reef
+SCRIPT
+fi
+
 if [ ${#failed[@]} -gt 0 ]; then
     printf 'FAILED: %s\n' "${failed[@]}"
     exit 1
