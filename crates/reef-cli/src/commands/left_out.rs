@@ -19,8 +19,10 @@ fn refuse(feature: &str) -> Result<()> {
     let name = name.to_string_lossy();
     let build = format!("cargo build --release -p reef-cli --features {feature}");
     let install = format!("cargo install --path crates/reef-cli --features {feature}");
-    let text = format!("`reef {name}` is not in this build. Rebuild with: {build}, or {install}");
-    Err(Usage(text).into())
+    Err(Usage(format!(
+        "`reef {name}` is not in this build. Rebuild with: {build}, or {install}"
+    ))
+    .into())
 }
 
 /// Stands in the place of a command's modules.

@@ -65,7 +65,7 @@ fn wrong_configuration_is_refused() {
         (&["--http", "here"], "http"),
         (&["--device", "cpu:99"], "no device cpu:99"),
         (&["--load", "nothing"], "no model nothing in the repository"),
-        (&["--load", "resnet18"], "models.builtin = true makes up weights"),
+        (&["--load", "resnet18"], "--set models.builtin=true makes up weights"),
         (&["--load", "nothing"], "(models.repository isn't set)"),
         (&["--repository", "/nowhere"], "models.repository /nowhere: No such file"),
         (&["--repository", &typo], "typo.toml: must be a folder"),

@@ -202,7 +202,7 @@ impl Repository {
             return Err(Error::NotFound(format!("model {name} has only version 1")));
         }
         let why = if is_network {
-            " (models.builtin = true makes up weights for a network of this name)".into()
+            " (--set models.builtin=true makes up weights for a network of this name)".into()
         } else if self.folder.is_none() && !self.builtin {
             " (models.repository isn't set)".into()
         } else {

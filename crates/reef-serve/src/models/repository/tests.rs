@@ -147,7 +147,7 @@ fn unsupported_file_hides_a_network_of_its_name() {
         assert!(said.contains("resnet50.pth: a file of PyTorch, "), "{said}");
     }
     assert!(say(true, "old").contains("model.pt: a file of PyTorch, "), "{}", say(true, "old"));
-    let hint = "(models.builtin = true makes up weights for a network of this name)";
+    let hint = "(--set models.builtin=true makes up weights for a network of this name)";
     let said = say(false, "resnet18");
     assert_eq!(said, format!("no model resnet18 in the repository {hint}"));
     assert_eq!(say(false, "mien"), "no model mien in the repository: did you mean mine?");

@@ -347,7 +347,9 @@ fn networks_by_name_are_those_that_can_be_built() {
     }
     let small = Fixture::new("by-name-off", |config| config.models.builtin = false);
     let said = small.load("bert").unwrap_err().to_string();
-    assert!(said.ends_with("(models.builtin = true makes up weights for a network of this name)"));
+    assert!(
+        said.ends_with("(--set models.builtin=true makes up weights for a network of this name)")
+    );
 }
 
 #[test]
