@@ -19,10 +19,8 @@ fn refuse(feature: &str) -> Result<()> {
     let name = name.to_string_lossy();
     let build = format!("cargo build --release -p reef-cli --features {feature}");
     let install = format!("cargo install --path crates/reef-cli --features {feature}");
-    Err(Usage(format!(
-        "`reef {name}` is not in this build. Rebuild with: {build}, or {install}"
-    ))
-    .into())
+    Err(Usage(format!("`reef {name}` is not in this build. Rebuild with: {build}, or {install}"))
+        .into())
 }
 
 /// Stands in the place of a command's modules.
