@@ -18,7 +18,8 @@ fn refuse(feature: &str) -> Result<()> {
     let name = std::env::args_os().nth(1).unwrap_or_default();
     let name = name.to_string_lossy();
     let build = format!("cargo build --release -p reef-cli --features {feature}");
-    let install = format!("cargo install --path crates/reef-cli --features {feature}");
+    // Without --locked it takes other versions than those that were tested.
+    let install = format!("cargo install --locked --path crates/reef-cli --features {feature}");
     Err(Usage(format!("`reef {name}` is not in this build. Rebuild with: {build}, or {install}"))
         .into())
 }

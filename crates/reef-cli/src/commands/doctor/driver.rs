@@ -117,7 +117,7 @@ impl Driver {
             return Finding::ok(Check::Gpu, format!("{}: {all}", self.gpus.len()));
         }
         // `reef exec` needs no backend; networks on the GPU do.
-        let remedy = "for networks on it: cargo install --path crates/reef-cli --features cuda";
+        let remedy = "for networks on it: cargo build --release -p reef-cli --features cuda";
         let found = format!("{}: {all}; this build has no CUDA backend", self.gpus.len());
         Finding { remedy: Some(remedy.into()), ..Finding::ok(Check::Gpu, found) }
     }
