@@ -58,7 +58,7 @@ fn pieces(file: &File, bytes: u64) -> io::Result<Vec<ChainingValue>> {
     let threads = (processors / 2).clamp(1, MAX_THREADS);
     let mut all = Vec::new();
     thread::scope(|scope| -> io::Result<()> {
-        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(&hash_some)).collect();
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(hash_some)).collect();
         for thread in threads {
             let gone = |_| Err(io::Error::other("a thread that hashes has ended"));
             all.extend(thread.join().unwrap_or_else(gone)?);
