@@ -406,7 +406,19 @@ fn threads_need_mps_and_best_effort_programs_yield_there() {
     std::fs::create_dir_all(folder.path("mps")).unwrap();
     std::fs::write(folder.path("mps/control"), "").unwrap();
     assert_eq!(run(&["--threads", "20%"])[0], "20/1");
-    assert_eq!(run(&["--class", "rt"])[0], "/");
+    assert_eq!(run(&["--class", "rt"])[0], "/0");
+}
+
+#[test]
+fn priority_under_mps_that_is_set_stays() {
+    let folder = Folder::new("exec-priority");
+    let _daemon = Daemon::start_with(&folder, &["--guests"]);
+    for class in ["rt", "be"] {
+        let print = ["sh", "-c", "echo $CUDA_MPS_CLIENT_PRIORITY"];
+        let mut command = exec(&folder, &["--class", class], &print);
+        let output = command.env("CUDA_MPS_CLIENT_PRIORITY", "7").output().unwrap();
+        assert_eq!(text(&output.stdout), "7\n", "{class}: {}", text(&output.stderr));
+    }
 }
 
 #[test]

@@ -29,8 +29,8 @@ pub(super) struct Shares {
 
 /// Variable by which MPS bounds a program's threads.
 const THREADS: &str = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE";
-/// Variable by which MPS prefers the kernels of one program, and its value for those that yield.
-const PRIORITY: (&str, &str) = ("CUDA_MPS_CLIENT_PRIORITY", "1");
+/// Variable by which MPS prefers the kernels of one program.
+const PRIORITY: &str = "CUDA_MPS_CLIENT_PRIORITY";
 /// Variable that names the folder of MPS, and the folder without it.
 const MPS_FOLDER: (&str, &str) = ("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps");
 
@@ -61,10 +61,14 @@ pub(super) fn variables(args: &Shares, class: Class) -> Result<Vec<(&'static str
     Ok(set)
 }
 
-/// Variable by which programs of a class yield under MPS, unless it is set already.
+/// Variable by which programs of a class come first under MPS or yield, unless it is set already.
 pub(super) fn priority(class: Class) -> Option<(&'static str, OsString)> {
-    let yields = class == Class::BestEffort && std::env::var_os(PRIORITY.0).is_none();
-    yields.then(|| (PRIORITY.0, PRIORITY.1.into()))
+    // Not left to the default: set to 0, gaps between kernels were shorter (H200, 2026-11-28).
+    let value = match class {
+        Class::RealTime => "0",
+        Class::BestEffort => "1",
+    };
+    std::env::var_os(PRIORITY).is_none().then(|| (PRIORITY, value.into()))
 }
 
 /// Variable for a share of threads, which MPS keeps without a daemon.
