@@ -3,10 +3,9 @@
 use super::controller::Controller;
 use super::share::Slo;
 
-/// Sets that are kept next to the current one. Further ones share a controller with that.
+/// Sets that are kept next to the current one. Those of peers that have ended make room for further
+/// ones. Without such, a further one shares a controller with the current one.
 const MAX_EARLIER: usize = 8;
-/// In place of the name of a peer that no longer exists: a later one may have that name.
-const GONE: usize = usize::MAX;
 
 /// Controllers of one real-time program, each for a set of best-effort programs that launch at the
 /// same time. A set begins with what it had found before, and what is known of the real-time
@@ -15,9 +14,9 @@ const GONE: usize = usize::MAX;
 pub(crate) struct Pairs {
     target: Slo,
     current: Controller,
-    /// Peers of the current controller, by any names but [`GONE`]; empty: none has launched so far.
-    peers: Vec<usize>,
-    earlier: Vec<(Vec<usize>, Controller)>,
+    /// Peers of the current controller, by their names; empty: none has launched so far.
+    peers: Vec<u64>,
+    earlier: Vec<(Vec<u64>, Controller)>,
 }
 
 impl Pairs {
@@ -37,13 +36,15 @@ impl Pairs {
         &mut self.current
     }
 
-    /// Goes on with the controller of these peers. No peers say nothing.
-    pub(crate) fn turn_to(&mut self, peers: Vec<usize>, now: u64) {
+    /// Goes on with the controller of these peers. No peers say nothing. `exists` is asked whether
+    /// there still is a peer with this name.
+    pub(crate) fn turn_to(&mut self, peers: Vec<u64>, exists: impl Fn(u64) -> bool, now: u64) {
         if peers.is_empty() || peers == self.peers {
             return;
         }
         let known = self.earlier.iter().position(|(of, _)| *of == peers);
-        if self.peers.is_empty() || known.is_none() && self.earlier.len() >= MAX_EARLIER {
+        let has_room = known.is_some() || self.make_room(exists);
+        if self.peers.is_empty() || !has_room {
             self.peers = peers;
             return;
         }
@@ -56,9 +57,14 @@ impl Pairs {
         self.earlier.push((std::mem::replace(&mut self.peers, peers), before));
     }
 
-    /// Drops what was found next to peers that no longer exist.
-    pub(crate) fn retain(&mut self, exists: impl Fn(usize) -> bool) {
-        self.earlier.retain(|(peers, _)| peers.iter().all(|peer| exists(*peer)));
-        self.peers.iter_mut().filter(|peer| !exists(**peer)).for_each(|peer| *peer = GONE);
+    /// Returns whether one more set can be kept. Drops the first one with a peer that has ended, if
+    /// there are as many as can be.
+    fn make_room(&mut self, exists: impl Fn(u64) -> bool) -> bool {
+        if self.earlier.len() < MAX_EARLIER {
+            return true;
+        }
+        let has_ended = |(peers, _): &(Vec<u64>, Controller)| !peers.iter().all(|one| exists(*one));
+        let ended = self.earlier.iter().position(has_ended);
+        ended.map(|at| self.earlier.remove(at)).is_some()
     }
 }

@@ -443,13 +443,14 @@ fn windows_that_cost_more_than_they_give_close() {
 }
 
 /// Two best-effort programs in turn next to the same real-time program, which one of them slows.
+/// Each has ended when the other one begins, and starts again later.
 #[test]
 fn peers_begin_with_their_own_last_part() {
     let mut plant = Plant::new(3, 2e6, 0.5);
     let mut pairs = Pairs::new(slo(1.1), plant.now);
-    let mut run = |peer: usize, seconds: f64| {
-        plant.slope = [0.5, 0.05][peer - 1];
-        pairs.turn_to(vec![peer], plant.now);
+    let mut run = |peer: u64, seconds: f64| {
+        plant.slope = if peer == 1 { 0.5 } else { 0.05 };
+        pairs.turn_to(vec![peer], |_| false, plant.now);
         plant.drive(pairs.current_mut(), seconds, 1.0).1
     };
     run(1, 10.0);
@@ -462,30 +463,15 @@ fn peers_begin_with_their_own_last_part() {
 fn peers_that_are_gone_make_room() {
     let mut pairs = Pairs::new(slo(1.1), 0);
     let mut plant = Plant::new(3, 2e6, 0.05);
-    (1..40).for_each(|peer| pairs.turn_to(vec![peer], plant.now));
+    (1..40).for_each(|peer| pairs.turn_to(vec![peer], |_| true, plant.now));
     plant.drive(pairs.current_mut(), 10.0, 1.0);
-    pairs.retain(|_| false);
-    pairs.turn_to(vec![40], plant.now);
+    pairs.turn_to(vec![40], |peer| peer != 5, plant.now);
     plant.slope = 3.0;
     plant.drive(pairs.current_mut(), 1.0, 1.0);
-    pairs.turn_to(vec![39], plant.now);
+    pairs.turn_to(vec![39], |_| true, plant.now);
     plant.slope = 0.05;
     let (_, part) = plant.drive(pairs.current_mut(), 0.5, 1.0);
     assert!(part > 0.9, "{part}: not the windows of a steeper one");
-}
-
-/// Its name is the address of its page, which another one's page may have later.
-#[test]
-fn peer_with_the_name_of_a_gone_one_begins_anew() {
-    let mut plant = Plant::new(3, 2e6, 0.5);
-    let mut pairs = Pairs::new(slo(1.1), plant.now);
-    pairs.turn_to(vec![1], plant.now);
-    plant.drive(pairs.current_mut(), 10.0, 1.0);
-    pairs.retain(|_| false);
-    plant.slope = 0.05;
-    pairs.turn_to(vec![1], plant.now);
-    let (_, part) = plant.drive(pairs.current_mut(), 0.5, 1.0);
-    assert!(part > 0.9, "{part}");
 }
 
 /// Programs that launch in turn. No set of them lasts as long as a trial does.
@@ -495,7 +481,7 @@ fn sets_that_take_turns_are_not_in_trials_all_the_time() {
     let mut pairs = Pairs::new(slo(1.1), plant.now);
     let (sets, mut parts) = ([vec![1], vec![1, 2], vec![2]], Vec::new());
     for second in 0..60 {
-        pairs.turn_to(sets[second % 3].clone(), plant.now);
+        pairs.turn_to(sets[second % 3].clone(), |_| true, plant.now);
         parts.push(plant.drive(pairs.current_mut(), 1.0, 1.0).1);
     }
     let part = parts[15..].iter().sum::<f64>() / 45.0;

@@ -16,6 +16,7 @@ use crate::page::mapping::Mapping;
 use crate::page::spans::Time;
 use crate::places::{Part, Parts, Standing, Used};
 use rustix::net::Shutdown;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -49,13 +50,14 @@ impl Guests {
         caps: &Caps,
         former: Option<OwnedFd>,
     ) -> Result<(), (OwnedFd, String)> {
-        let pass = Arc::new(Pass::new(Allowance::of(&caller.info.shares(), caps)));
+        let allowance = Allowance::of(&caller.info.shares(), caps);
         let made = self.page(caller, request, former);
         let relayed = made.and_then(|(who, file, page)| {
+            let pass = Arc::new(Pass::new(allowance, name(caller, who.guest)));
             let (page, place) = (Arc::new(page), file.file_id().map_err(unusable)?);
-            Ok((who, file, place, self.relay(&who, &page, &pass)?, page))
+            Ok((who, file, place, self.relay(&who, &page, &pass)?, page, pass))
         });
-        let (who, file, place, relay, page) = match relayed {
+        let (who, file, place, relay, page, pass) = match relayed {
             Ok(made) => made,
             Err(why) => return Err((socket, why)),
         };
@@ -298,6 +300,17 @@ fn unusable(error: std::io::Error) -> String {
     format!("no page: {error}")
 }
 
+/// Name by which a guest's windows are kept: a user's job has the same one when it starts again. A
+/// guest without a job has that of its number.
+fn name(caller: &Caller, guest: u32) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    match caller.info.job() {
+        "" => guest.hash(&mut hasher),
+        job => (caller.uid, job).hash(&mut hasher),
+    }
+    hasher.finish()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -335,6 +348,18 @@ mod tests {
         let said = join(&mut guests, own, Class::RealTime).unwrap_err();
         assert_eq!(said, "29 real-time guests on this device");
         join(&mut guests, one, Class::BestEffort).unwrap();
+    }
+
+    #[test]
+    fn job_of_a_user_has_its_name_when_it_starts_again() {
+        let name = |uid: u32, job: &str, guest: u32| {
+            let info = GuestInfo::new(job, "").unwrap();
+            super::name(&Caller { uid, pid: guest, exe: None, info }, guest)
+        };
+        assert_eq!(name(1, "train", 5), name(1, "train", 6));
+        assert_ne!(name(1, "train", 5), name(2, "train", 5), "the job of another user");
+        assert_ne!(name(1, "train", 5), name(1, "tune", 5));
+        assert_ne!(name(1, "", 5), name(1, "", 6), "guests without a job");
     }
 
     #[test]

@@ -10,6 +10,8 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub(super) struct Pass {
     pub(super) allowance: Allowance,
+    /// Name of the guest: guests with the same one are the same program, now and later.
+    pub(super) name: u64,
     /// Part of the time that passes now, in parts per million. Written by relays.
     duty: AtomicU32,
     /// Nanoseconds in which a best-effort guest passed although a real-time guest was busy.
@@ -24,8 +26,8 @@ pub(super) struct Pass {
 }
 
 impl Pass {
-    pub(super) fn new(allowance: Allowance) -> Self {
-        Self { allowance, ..Self::default() }
+    pub(super) fn new(allowance: Allowance, name: u64) -> Self {
+        Self { allowance, name, ..Self::default() }
     }
 
     pub(super) fn set_duty(&self, duty: u32) {

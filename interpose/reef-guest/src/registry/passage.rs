@@ -111,10 +111,6 @@ impl Passage {
         self.windows = list.iter().map(|peer| (peer.clone(), windows(peer))).collect();
         self.list = list;
         self.launched.1.clear();
-        if let Some(pairs) = &mut self.pairs {
-            let names: Vec<usize> = self.windows.iter().map(|(peer, _)| name(peer)).collect();
-            pairs.retain(|peer| names.contains(&peer));
-        }
     }
 
     /// Finds out which peers have launched something lately, and goes on with their controller.
@@ -126,9 +122,12 @@ impl Passage {
         let (_, before) = std::mem::replace(&mut self.launched, (now, launched));
         let counts = self.launched.1.iter().zip(&before);
         let peers = self.windows.iter().zip(counts).filter(|(_, (after, before))| after != before);
-        let peers: Vec<usize> = peers.map(|((peer, _), _)| name(peer)).collect();
+        let mut peers: Vec<u64> = peers.map(|((peer, _), _)| peer.pass.name).collect();
+        peers.sort_unstable();
+        let windows = &self.windows;
+        let exists = |name: u64| windows.iter().any(|(peer, _)| peer.pass.name == name);
         if let Some(pairs) = &mut self.pairs {
-            pairs.turn_to(peers, now);
+            pairs.turn_to(peers, exists, now);
         }
     }
 
@@ -153,11 +152,6 @@ impl Passage {
         self.pass.set_duty(controller.duty());
         Some(controller.duty())
     }
-}
-
-/// Name of a peer for as long as it exists.
-fn name(peer: &Peer) -> usize {
-    Arc::as_ptr(&peer.page).addr()
 }
 
 /// Launches of a guest: what it has done, as it runs ahead of its device by few of them. A guest
