@@ -266,23 +266,66 @@ def torch_gnn(torch):
     return step
 
 
-def other_jax():
-    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
-    os.environ.setdefault("XLA_FLAGS", "--xla_gpu_autotune_level=0")  # nothing is chosen by what else runs
-    import jax
-    import jax.numpy as jnp
+def torch_compiled(torch):
+    """Twelve blocks of products and norms over 512 rows, as torch.compile fuses them."""
+    f, width = torch.nn.functional, 1024
+    make = lambda *shape: torch.randn(*shape, device="cuda", dtype=torch.half) * 0.02
+    blocks = [(make(width, 4 * width), make(4 * width, width)) for _ in range(12)]
+    x0 = make(512, width)
 
-    keys = jax.random.split(jax.random.PRNGKey(0), 9)
-    w = [jax.random.normal(key, (2048, 2048), jnp.bfloat16) * 0.02 for key in keys[:8]]
-    x = jax.random.normal(keys[8], (512, 2048), jnp.bfloat16)
-
-    @jax.jit
-    def run(w, x):
-        for one in w:
-            x = jax.nn.gelu(x @ one) + x
+    def run(x):
+        for up, down in blocks:
+            x = x + f.gelu(f.layer_norm(x, x.shape[-1:]) @ up) @ down
         return x
 
-    return lambda: run(w, x).block_until_ready()
+    run = torch.compile(run)
+
+    def step():
+        with torch.no_grad():
+            return run(x0)[0, 0].item()
+
+    return step
+
+
+class Jax:
+    """Eight layers of JAX over 512 rows."""
+
+    def __init__(self):
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+        os.environ.setdefault("XLA_FLAGS", "--xla_gpu_autotune_level=0")  # nothing is chosen by what else runs
+        import jax
+        import jax.numpy as jnp
+
+        self.jax, self.jnp = jax, jnp
+        keys = jax.random.split(jax.random.PRNGKey(0), 9)
+        self.w = [jax.random.normal(key, (2048, 2048), jnp.bfloat16) * 0.02 for key in keys[:8]]
+        self.x = jax.random.normal(keys[8], (512, 2048), jnp.bfloat16)
+
+    def layers(self, w, x):
+        for one in w:
+            x = self.jax.nn.gelu(x @ one) + x
+        return x
+
+
+def other_jax():
+    it = Jax()
+    run = it.jax.jit(it.layers)
+    return lambda: run(it.w, it.x).block_until_ready()
+
+
+def other_jax_train():
+    """Trains the layers of `jax`. Each step is waited for."""
+    it = Jax()
+    loss = lambda w, x: it.jnp.mean(it.layers(w, x).astype(it.jnp.float32) ** 2)
+
+    @it.jax.jit
+    def update(w, x):
+        return [one - 1e-4 * change for one, change in zip(w, it.jax.grad(loss)(w, x))]
+
+    def step():
+        it.w = it.jax.block_until_ready(update(it.w, it.x))
+
+    return step
 
 
 def other_cupy():
@@ -325,7 +368,7 @@ def run(step, settle, seconds, after):
 
 def main():
     name = sys.argv[1]
-    others = {"jax": other_jax, "cupy": other_cupy}
+    others = {"jax": other_jax, "jax-train": other_jax_train, "cupy": other_cupy}
     step = others[name]() if name in others else torch_program(name)
     for _ in range(30):
         step()
