@@ -105,6 +105,9 @@ const MAX_REST: u64 = 120_000_000_000;
 const MIN_WIDE_REST: u64 = 8_000_000_000;
 const MAX_WIDE_REST: u64 = 120_000_000_000;
 const MORE_REST: u64 = 4;
+/// Iterations from an attempt that failed to the next one, at least: it makes some five late, and
+/// of long iterations there are few others in that time.
+const WIDE_INTERVAL: usize = 2000;
 /// Pauses after a part that was not worth its cost. They double as well, and are so long because
 /// more than one iteration in a hundred may be slower until that is known again.
 const MIN_DEAR_PAUSE: u64 = 120_000_000_000;
@@ -210,6 +213,8 @@ pub struct Controller {
     found: f64,
     next_wide: u64,
     wide_rest: u64,
+    /// Iterations since an attempt failed.
+    since_wide: usize,
     /// Least part that is worth what the target costs, and what was seen since that was judged.
     least: f64,
     stretch: Stretch,
@@ -258,6 +263,7 @@ impl Controller {
             found: PROBE,
             next_wide: 0,
             wide_rest: MIN_WIDE_REST,
+            since_wide: WIDE_INTERVAL,
             least: (WORTH * (1.0 - 1.0 / target)).min(MAX_LEAST),
             stretch: Stretch::default(),
             dear_pause: MIN_DEAR_PAUSE,
@@ -336,6 +342,7 @@ impl Controller {
         // Work that has not passed is not known to be harmless.
         let most = (MAX_RISE * PROBE.max(f64::from(applied) / f64::from(WHOLE))).min(1.0);
         iterations.iter().for_each(|iteration| self.note_iteration(iteration, most));
+        self.since_wide = self.since_wide.saturating_add(iterations.len());
         let state = self.state;
         match state {
             State::Alone(since) => self.end_alone(since, now),
@@ -501,8 +508,8 @@ impl Controller {
     }
 
     fn is_wide_due(&self, now: u64) -> bool {
-        let may_pass = now >= self.next_wide || self.part() >= WIDEST;
-        may_pass && !self.is_wide && !self.is_in_doubt
+        let has_rested = now >= self.next_wide && self.since_wide >= WIDE_INTERVAL;
+        (has_rested || self.part() >= WIDEST) && !self.is_wide && !self.is_in_doubt
     }
 
     /// Lets all pass from now on.
@@ -520,6 +527,7 @@ impl Controller {
         self.opened = now;
         self.next_wide = now.saturating_add(self.wide_rest);
         self.wide_rest = (self.wide_rest * MORE_REST).min(MAX_WIDE_REST);
+        self.since_wide = 0;
     }
 
     /// Returns whether windows have found their part, and it is smaller than what they cost.
