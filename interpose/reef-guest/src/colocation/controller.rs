@@ -85,6 +85,9 @@ const TOLERANT_PART: f64 = 0.2;
 /// Part by the balances at which all passes, and the one at which that ends. They begin at one.
 const WIDEST: f64 = 0.99;
 const MIN_WIDE: f64 = 0.7;
+/// Chance of late iterations in sequence, were they late as rarely as is allowed, at which that ends
+/// as well: after three, so that they are fewer than one in a hundred of the first second.
+const MIN_CHANCE: f64 = 1e-4;
 /// Iterations after which all that passed was almost right: the search goes on from [`MIN_WIDE`],
 /// and not from where it was before.
 const LONG_WIDE: usize = 400;
@@ -105,7 +108,7 @@ const MAX_REST: u64 = 120_000_000_000;
 const MIN_WIDE_REST: u64 = 8_000_000_000;
 const MAX_WIDE_REST: u64 = 120_000_000_000;
 const MORE_REST: u64 = 4;
-/// Iterations from an attempt that failed to the next one, at least: it makes some five late, and
+/// Iterations from an attempt that failed to the next one, at least: it makes some three late, and
 /// of long iterations there are few others in that time.
 const WIDE_INTERVAL: usize = 2000;
 /// Pauses after a part that was not worth its cost. They double as well, and are so long because
@@ -135,6 +138,8 @@ struct Balance {
     /// Iterations since the last late one, and late ones in sequence.
     run: u32,
     late: u32,
+    /// Chance of these late ones, were they late as rarely as is allowed.
+    chance: f64,
     /// Haste of the fall: late iterations soon after each other.
     fall: f64,
 }
@@ -486,7 +491,7 @@ impl Controller {
             self.growth = quantile(&mut self.shown, 0.99).unwrap_or(1.0);
             self.shown.clear();
         }
-        if self.is_wide && self.part() < MIN_WIDE {
+        if self.is_wide && (self.part() < MIN_WIDE || self.all.chance <= MIN_CHANCE) {
             self.narrow(now);
         }
         if self.part() < MIN_PART {
@@ -589,7 +594,7 @@ impl Stretch {
 
 impl Balance {
     fn at(part: f64) -> Self {
-        Self { part, run: FIRST_RUN, late: 0, fall: 1.0 }
+        Self { part, run: FIRST_RUN, late: 0, chance: 1.0, fall: 1.0 }
     }
 
     /// Moves by one iteration, by less the less it says.
@@ -600,11 +605,12 @@ impl Balance {
         let haste = (1.0 + f64::from(self.run) * verdict.share).min(MAX_HASTE);
         let rise = RISE * haste * verdict.weight() * verdict.share / LATE_SHARE;
         self.part = (self.part * rise.exp()).min(most.max(self.part));
-        (self.run, self.late) = (self.run.saturating_add(1), 0);
+        (self.run, self.late, self.chance) = (self.run.saturating_add(1), 0, 1.0);
     }
 
     fn note_late(&mut self, verdict: Verdict) {
         self.late = self.late.saturating_add(1);
+        self.chance *= verdict.share;
         let after_another = (f64::from(self.run) + 1.0) * verdict.share;
         let in_sequence = if self.late > 1 { verdict.share.powf(self.late.into()) } else { 1.0 };
         let is_soon = after_another.min(in_sequence) <= SOON * LATE_SHARE;

@@ -485,7 +485,23 @@ fn windows_that_cost_more_than_they_give_close() {
     }
 }
 
-/// An attempt to let all pass makes some five iterations late, which are few among many others.
+/// Next to work that more than doubles an iteration.
+#[test]
+fn first_second_is_within_a_quarter_of_alone() {
+    for base in [1e6, 1.9e6, 2.4e6] {
+        for seed in 0..8 {
+            let mut plant = Plant::new(7919 * seed + 3, base, 1.3);
+            let mut alone: Vec<f64> = (0..2000).map(|_| plant.iteration(0.0).1).collect();
+            let alone = quantile(&mut alone, 0.99).unwrap();
+            let mut controller = Controller::new(slo(1.1), plant.now);
+            let (mut growths, part) = plant.drive(&mut controller, 1.0, 1.0);
+            let growth = quantile(&mut growths, 0.99).unwrap() / alone;
+            assert!(growth <= 1.25 && part > 0.01, "{growth}, part {part} of seed {seed}");
+        }
+    }
+}
+
+/// An attempt to let all pass makes some iterations late, which are few among many others.
 #[test]
 fn attempts_that_fail_are_rare_next_to_long_iterations() {
     for seed in 0..8 {
