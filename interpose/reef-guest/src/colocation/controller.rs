@@ -85,8 +85,8 @@ const TOLERANT_PART: f64 = 0.2;
 /// Part by the balances at which all passes, and the one at which that ends. They begin at one.
 const WIDEST: f64 = 0.99;
 const MIN_WIDE: f64 = 0.7;
-/// Chance of late iterations in sequence, were they late as rarely as is allowed, at which that ends
-/// as well: after three, so that they are fewer than one in a hundred of the first second.
+/// Chance of late iterations in sequence, were they late as rarely as is allowed, at which that
+/// ends as well: after three, so that they are fewer than one in a hundred of the first second.
 const MIN_CHANCE: f64 = 1e-4;
 /// Iterations after which all that passed was almost right: the search goes on from [`MIN_WIDE`],
 /// and not from where it was before.
