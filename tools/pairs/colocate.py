@@ -19,6 +19,8 @@ session: its programs start at once, and wait for their turns. Prints a line for
     kept %         speed of the second while the first ran, of its own alone
     still ms       the second's longest standstill meanwhile
     watts          mean power of the GPU, if its driver counts energy
+    1st s x        99th percentile of the first second that is measured; with --settle 0 that in
+                   which both begin
     met            windows of 2 s and 1,000 steps that meet the target, of all (1.10 if none is set)
 At the end of a line stands what REEF itself has measured, as growth@part for each second. With
 repetitions the last table has the median, the least and the greatest of each. What doesn't fit
@@ -276,8 +278,8 @@ class Energy:
         return used.value / 1e3
 
 
-COLUMNS = ["p50 ms", "p99 ms", "p50 x", "p99 x", "p999 x", "plain x", "kept %", "still ms", "watts"]
-FORMATS = ["8.3f", "8.3f", "7.3f", "7.3f", "7.3f", "7.3f", "7.1f", "8.1f", "6.0f"]
+COLUMNS = ["p50 ms", "p99 ms", "p50 x", "p99 x", "p999 x", "plain x", "kept %", "still ms", "watts", "1st s x"]
+FORMATS = ["8.3f", "8.3f", "7.3f", "7.3f", "7.3f", "7.3f", "7.1f", "8.1f", "6.0f", "7.3f"]
 
 
 def line(pair, way, cells, rest):
@@ -298,7 +300,7 @@ class Table:
         target = float(way.kind[1]) if way.kind[0] == "slo" else 1.10
         values = [rt["p50"], rt["p99"], rt["p50"] / alone["p50"], rt["p99"] / alone["p99"], rt["p999"] / alone["p99"]]
         values += [rt["p99"] / plain["p99"] if plain else nan, both.kept() if both else nan]
-        values += [both.standstill() if both else nan, watts]
+        values += [both.standstill() if both else nan, watts, both.begin() if both else nan]
         met = "{}/{}".format(*both.met(target)) if both else "-"
         growth = " ".join(f"{one['rt'].get('growth_ratio', nan):.2f}@{one['rt'].get('colocation_ratio', nan):.3f}" for one in samples)
         line(pair, way.text, [format(*one) for one in zip(values, FORMATS)], f"{met:>6}  {growth}")
@@ -323,10 +325,11 @@ class Table:
         groups = collections.defaultdict(list)
         for row in self.rows:
             groups[row["pair"], row["way"]].append(row)
-        print("# median (least to greatest): p99 x, p999 x, kept %, still ms, watts; windows that met the target, of all")
+        columns = "p99 x, p999 x, kept %, still ms, watts, 1st s x"
+        print(f"# median (least to greatest): {columns}; windows that met the target, of all")
         for (pair, way), rows in groups.items():
             cells = []
-            for at in (3, 4, 6, 7, 8):
+            for at in (3, 4, 6, 7, 8, 9):
                 form = FORMATS[at].split(".")[1]
                 middle, least, most = (format(one, "." + form) for one in figures.spread([row["values"][at] for row in rows]))
                 cells.append(f"{middle} ({least} to {most})")

@@ -74,6 +74,11 @@ class Pair:
         """Returns the milliseconds of the second program's longest standstill in the first one's window."""
         return standstill(self.second, self.first[0], self.first[-1])
 
+    def begin(self):
+        """Returns the 99th percentile of the first second, as a multiple of that alone."""
+        first = lengths([end for end in self.first if end <= self.first[0] + 1])
+        return quantile(first, 0.99) / quantile(lengths(self.alone), 0.99) if first else float("nan")
+
     def met(self, target):
         """Returns how many windows meet a target, and how many windows there are.
 
