@@ -73,8 +73,10 @@ const UNKNOWN: usize = 1;
 /// ([`Width::Parts`]) also on others. Where pauses interrupt real-time work, the other scheduler
 /// decides alone.
 ///
-/// At times nothing runs next to it, and tasks are measured alone, each kind of task by itself. A
-/// task is *late* if it takes longer than the target times the 99th percentile of its kind alone
+/// At times nothing runs next to it, and tasks are measured alone, each kind of task by itself. Two
+/// tasks of an unknown kind in sequence begin such a measurement soon: kinds may come in phases.
+///
+/// A task is *late* if it takes longer than the target times the 99th percentile of its kind alone
 /// ([`Baseline`]: a lower one, with less weight, if few tasks were alone). A hundredth of the tasks
 /// may be late. A width goes down when three more than that of a kind were late in it, and goes up
 /// when four late tasks have been saved up. One that was too large rests for 0.25 s, and twice
@@ -104,7 +106,11 @@ pub struct LatencyTarget {
     /// Late tasks beyond their share at this width, of each kind that had any.
     excess: Vec<(u64, f64)>,
     next_alone: Duration,
+    /// Time before which no measurement begins: they would take too much of the time.
+    earliest_alone: Duration,
     interval: Duration,
+    /// Tasks in sequence whose times alone are not known.
+    unknown: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -145,7 +151,9 @@ impl LatencyTarget {
             credit: FIRST_CREDIT,
             excess: Vec::new(),
             next_alone: Duration::ZERO,
+            earliest_alone: Duration::ZERO,
             interval: MIN_INTERVAL,
+            unknown: 0,
         })
     }
 
@@ -153,11 +161,24 @@ impl LatencyTarget {
     fn note(&mut self, end: &RtEnd, now: Duration) {
         match self.state.filter(|state| end.submitted >= state.since()) {
             Some(State::Alone(_)) => self.tasks.note_alone(end),
-            Some(State::Colocated(_)) => {
-                let verdict = self.tasks.verdict(end, self.ratio);
-                verdict.into_iter().for_each(|verdict| self.adapt(end.task, verdict, now));
-            }
+            Some(State::Colocated(_)) => match self.tasks.verdict(end, self.ratio) {
+                Some(verdict) => {
+                    self.unknown = 0;
+                    self.adapt(end.task, verdict, now);
+                }
+                None => self.note_unknown(now),
+            },
             None => {}
+        }
+    }
+
+    /// Has tasks measured while there are some of a kind that is not known: at the next times of
+    /// measurements there may be others again.
+    fn note_unknown(&mut self, now: Duration) {
+        self.unknown = self.unknown.saturating_add(1);
+        if self.unknown > 1 {
+            let later = self.earliest_alone.saturating_add(self.interval);
+            self.next_alone = if now < self.earliest_alone { later } else { now };
         }
     }
 
@@ -228,6 +249,7 @@ impl LatencyTarget {
         if self.tasks.is_unknown() {
             self.ladder.at = UNKNOWN;
         }
+        self.earliest_alone = now.saturating_add(MIN_INTERVAL.max(MEASURED_PART * spent));
         self.next_alone = now.saturating_add(self.interval.max(MEASURED_PART * spent));
         self.interval = (2 * self.interval).min(MAX_INTERVAL);
     }
@@ -661,6 +683,41 @@ mod tests {
         }
         assert!(late < 400, "{late} of 36,000 steady tasks are late");
         assert!(shared > 40_000, "best-effort work ran next to {shared} of 50,000 tasks");
+    }
+
+    /// Prompts and tokens in phases. Measurements at fixed times met none but prompts for long.
+    #[test]
+    fn kind_in_phases_is_measured_while_it_is_there() {
+        let usual = Duration::from_micros(1344);
+        for phase in [428, 448, 452] {
+            let is_prompt = |at: u64| (at / phase).is_multiple_of(4);
+            let time = |width: Option<Width>, at: u64| {
+                let alone =
+                    if is_prompt(at) { 3.0 + 1.5 * noise(at) } else { 1.0 + 0.05 * noise(at) };
+                let cost = match width {
+                    None => 0.0,
+                    Some(Width::Units { percent: 12 }) => 0.08,
+                    Some(Width::Units { .. }) => 0.16,
+                    Some(_) => 0.6,
+                };
+                usual.mul_f64(alone * (1.0 + cost))
+            };
+            let mut plant = Plant::new(1.05, &time);
+            let (mut late, mut tokens) = (0, 0);
+            for at in 0..24_000_u64 {
+                plant.decide(1, &[]);
+                let (submitted, total) = (plant.now, time(plant.width, at));
+                plant.now += total;
+                let task = 7 + u64::from(is_prompt(at));
+                plant.decide(0, &[RtEnd { task, submitted, total }]);
+                plant.now += Duration::from_micros(10);
+                if at >= 6_000 && !is_prompt(at) {
+                    tokens += 1;
+                    late += u64::from(total > usual.mul_f64(1.05 * 1.05));
+                }
+            }
+            assert!(late * 50 < tokens, "{late} of {tokens} tokens are late in phases of {phase}");
+        }
     }
 
     /// One task in 120 is late next to the device's own width, and always.
