@@ -417,6 +417,7 @@ impl TaskTimes {
 mod tests {
     use super::*;
     use crate::scheduler::Reef;
+    use proptest::prelude::*;
 
     const ALONE: Duration = Duration::from_micros(400);
 
@@ -717,6 +718,63 @@ mod tests {
                 }
             }
             assert!(late * 50 < tokens, "{late} of {tokens} tokens are late in phases of {phase}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(16))]
+
+        /// Phases of prompts, whose lengths vary, and of tokens, of which some are longer.
+        #[test]
+        fn tokens_of_two_lengths_keep_their_target_in_phases(
+            seed: u32, micros in 100..2000_u64, slope in 0.05..0.8_f64, ratio in 1.05..1.3_f64,
+            phase in 20..400_u64, varies in 0.0..2.0_f64, second in 1.0..3.0_f64
+        ) {
+            let usual = Duration::from_micros(micros);
+            let is_prompt = |at: u64| (at / phase).is_multiple_of(4);
+            let alone = |at: u64| {
+                let from = at + u64::from(seed);
+                let is_longer = noise(from + 11) < 0.3;
+                if is_prompt(at) {
+                    3.0 * (1.0 + varies * noise(from))
+                } else {
+                    (if is_longer { second } else { 1.0 }) * (1.0 + 0.05 * noise(from))
+                }
+            };
+            let part = |width: Option<Width>| match width {
+                None => 0.0,
+                Some(Width::Units { percent }) => f64::from(percent) / 100.0,
+                Some(_) => 1.0,
+            };
+            let time = |width: Option<Width>, at: u64| {
+                usual.mul_f64(alone(at) * (1.0 + slope * part(width)))
+            };
+            let count = 30_000_u64;
+            let tokens = (count..count + 20_000).filter(|at| !is_prompt(*at));
+            let mut tokens: Vec<f64> = tokens.map(alone).collect();
+            tokens.sort_unstable_by(f64::total_cmp);
+            let limit = usual.mul_f64(ratio * tokens[tokens.len() * 99 / 100]);
+            let mut plant = Plant::new(ratio, &time);
+            let (mut late, mut seen, mut kept) = (0, 0, 0.0);
+            for at in 0..count {
+                plant.decide(1, &[]);
+                let (submitted, width) = (plant.now, plant.width);
+                let total = time(width, at);
+                plant.now += total;
+                let task = 7 + u64::from(is_prompt(at));
+                plant.decide(0, &[RtEnd { task, submitted, total }]);
+                plant.now += Duration::from_micros(10);
+                if at >= count / 2 {
+                    kept += part(width) / (count / 2) as f64;
+                    seen += u32::from(!is_prompt(at));
+                    late += u32::from(!is_prompt(at) && total > limit);
+                }
+            }
+            let late = f64::from(late) / f64::from(seen);
+            prop_assert!(late <= 0.012, "{late} of the tokens are late");
+            let fits = |part: &f64| (1.0 + slope * part) * 1.03 < ratio;
+            let least = [1.0, 0.25, 0.12].into_iter().find(fits).map_or(0.0, |part| 0.5 * part);
+            prop_assert!(kept >= least, "kept {kept}, at least {least} fits");
         }
     }
 
