@@ -92,8 +92,8 @@ impl Plant {
         let growth = if self.is_slow { growth * self.slower } else { growth };
         self.count += 1;
         let in_turn = self.other > 0 && self.count.is_multiple_of(self.other);
-        let is_other =
-            if self.phase > 0 { (self.count / self.phase).is_multiple_of(4) } else { in_turn };
+        let phases = self.count.checked_div(self.phase);
+        let is_other = phases.map_or(in_turn, |phases| phases.is_multiple_of(4));
         let varied = 1.0 + if is_other { self.varies * self.random() } else { 0.0 };
         let is_second = self.second > 1.0 && !is_other && self.random() < 0.3;
         let growth = growth * varied * if is_second { self.second } else { 1.0 };
