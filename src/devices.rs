@@ -57,10 +57,9 @@ pub(crate) fn visit_all<V: VisitAll>(names: &str, visit: V) -> Result<V::Output>
     let asked: Vec<Request<'_>> = names.split(',').map(Request::parse).collect::<Result<_>>()?;
     let first = asked[0]; // there is one, if empty
     if let Some(other) = asked.iter().find(|other| other.name.backend != first.name.backend) {
-        return Err(Error::Invalid(format!(
-            "devices {names:?} are of two backends, {} and {}: one at a time",
-            first.name.backend, other.name.backend
-        )));
+        let (one, two) = (first.name.backend, other.name.backend);
+        let reason = format!("must be of one backend, got {one} and {two}");
+        return Err(Error::invalid(format!("devices {names:?}"), reason));
     }
     with_device_of::<BuiltIn, _>(&first.name.text(), OpenRest { asked, visit })?
 }

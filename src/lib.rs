@@ -70,10 +70,10 @@ pub use name::DeviceName;
 pub use open::{auto_device, devices, with_device, with_devices};
 pub use reef_core::{
     Account, Arg, Args, Backend, BeClient, Blocks, Caps, Checkpoint, Class, ClientConfig,
-    Colocation, Command, Device, DeviceInfo, Dispatcher, Error, Event, Group, HostMemory, Launch,
-    LaunchBuilder, Neighbours, NoGraph, Parked, PreemptLevel, Preemptor, Priority, Queue, Rate,
-    Result, RtClient, Seq, Span, Stats, Stopwatch, Submitter, Task, Ticket, Timing, Usage,
-    VirtualQueue, did_you_mean, did_you_mean_in, dkp, scheduler, words,
+    Colocation, Command, Device, DeviceInfo, Dispatcher, Error, Event, Group, HostMemory,
+    InvalidArgument, Launch, LaunchBuilder, Neighbours, NoGraph, Parked, PreemptLevel, Preemptor,
+    Priority, Queue, Rate, Result, RtClient, Seq, Span, Stats, Stopwatch, Submitter, Task, Ticket,
+    Timing, Usage, VirtualQueue, did_you_mean, did_you_mean_in, dkp, scheduler, words,
 };
 pub use reef_op as op;
 pub use reef_op::{program, rounding, tensor};

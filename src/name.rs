@@ -42,7 +42,8 @@ impl<'a> DeviceName<'a> {
         let (device, options) = name.split_once('?').unwrap_or((name, ""));
         let (backend, ordinal) = device.split_once(':').unwrap_or((device, "0"));
         let ordinal = ordinal.parse().map_err(|_| {
-            Error::Invalid(format!("device {name:?}: the ordinal {ordinal:?} is not a number"))
+            let reason = format!("the ordinal must be a number, got {ordinal:?}");
+            Error::invalid(format!("device {name:?}"), reason)
         })?;
         Ok(Self { backend, ordinal, options })
     }

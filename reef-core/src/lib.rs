@@ -32,7 +32,7 @@ mod vqueue;
 pub use backend::blocks::Blocks;
 pub use backend::command::{Args, Command, Copy, Dim3, Fill, HostFn, Launch, MemoryHandle};
 pub use backend::device::Device;
-pub use backend::error::{Error, Result};
+pub use backend::error::{Error, InvalidArgument, Result};
 pub use backend::host_memory::HostMemory;
 pub use backend::info::{Caps, Colocation, DeviceInfo, PreemptLevel, Priority, Seq, Span};
 pub use backend::launch_builder::{Arg, LaunchBuilder};

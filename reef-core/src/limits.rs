@@ -50,7 +50,7 @@ impl FromStr for Class {
 
     fn from_str(text: &str) -> Result<Self> {
         let class = Self::ALL.into_iter().find(|class| class.name() == text);
-        class.ok_or_else(|| Error::Invalid(format!("class {text:?} (have: rt, be)")))
+        class.ok_or_else(|| Error::invalid("class", format!("must be rt or be, got {text:?}")))
     }
 }
 
@@ -80,10 +80,13 @@ impl Rate {
     pub fn new(period: Duration, budget: Duration) -> Result<Self> {
         const MAX_PERIOD: Duration = Duration::from_secs(3600);
         if budget.is_zero() || budget > period || period > MAX_PERIOD {
-            return Err(Error::Invalid(format!(
-                "a budget of {budget:?} in a period of {period:?}: more than 0, at most the period, and that \
-                 at most {MAX_PERIOD:?}"
-            )));
+            return Err(Error::invalid(
+                "rate",
+                format!(
+                    "must have a budget above 0 and at most the period, and that at most \
+                     {MAX_PERIOD:?}, got {budget:?} in {period:?}"
+                ),
+            ));
         }
         Ok(Self { period, budget })
     }
@@ -180,7 +183,10 @@ mod tests {
         for class in Class::ALL {
             assert_eq!(class.to_string().parse(), Ok(class));
         }
-        assert!("RT".parse::<Class>().unwrap_err().to_string().contains("\"RT\" (have: rt, be)"));
+        assert_eq!(
+            "RT".parse::<Class>(),
+            Err(Error::invalid("class", "must be rt or be, got \"RT\""))
+        );
     }
 
     #[test]

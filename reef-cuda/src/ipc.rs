@@ -53,9 +53,8 @@ impl Context {
         if ordinal == own {
             Ok((memory, bytes.saturating_sub((memory - begin) as usize)))
         } else {
-            Err(Error::Invalid(format!(
-                "the memory of this handle is on {BACKEND}:{ordinal}, not on {BACKEND}:{own}"
-            )))
+            let reason = format!("must be of memory on {BACKEND}:{own}, got {BACKEND}:{ordinal}");
+            Err(Error::invalid("handle", reason))
         }
     }
 }
@@ -64,7 +63,9 @@ impl Context {
 /// is gone.
 fn refused(error: Error) -> Error {
     match error {
-        Error::Driver { .. } => Error::Invalid(format!("no memory of another process: {error}")),
+        Error::Driver { .. } => {
+            Error::invalid("handle", format!("no memory of another process: {error}"))
+        }
         other => other,
     }
 }

@@ -210,8 +210,8 @@ fn divide(
         Err(error) => format!(" ({error})"),
     };
     let have = multiprocessors(&all);
-    let text = format!("{BACKEND}: {option}={units}: no part of {have} multiprocessors{why}");
-    Err(Error::Invalid(text))
+    let reason = format!("must be a part of {have} multiprocessors, got {units}{why}");
+    Err(Error::invalid(format!("{BACKEND} option {option}"), reason))
 }
 
 fn multiprocessors(resource: &CUdevResource) -> u32 {

@@ -204,7 +204,7 @@ mod tests {
     fn a_clock_of_which_the_runtime_says_nothing_is_measured() {
         assert_eq!(tick_rate(Ok(25_000)), TickRate::Known(25_000_000));
         assert_eq!(tick_rate(Ok(0)), TickRate::OneOf(&TICK_RATES));
-        let unknown = Err(Error::Invalid("no such attribute".into()));
+        let unknown = Err(Error::invalid("attribute", "is unknown"));
         assert_eq!(tick_rate(unknown), TickRate::OneOf(&TICK_RATES));
     }
 }

@@ -5,7 +5,6 @@ use crate::code::elf::CodeObject;
 use crate::code::image;
 use crate::code::source::compile_user;
 use crate::context::Context;
-use crate::driver::BACKEND;
 use crate::handles::{Code, Function, Stream};
 use reef_core::{Error, Result};
 use reef_gpu::{Build, FunctionFacts, LaunchConfig, Modules};
@@ -88,8 +87,8 @@ impl Modules for Context {
         let own = self.attribute(function, STATIC_SHARED)?;
         let most = self.device.shared_per_block;
         if own.checked_add(bytes).is_none_or(|sum| sum > most) {
-            let text = format!("{BACKEND}: {own} + {bytes} bytes of shared memory, most is {most}");
-            return Err(Error::Invalid(text));
+            let reason = format!("must be at most {most} bytes, got {own} + {bytes}");
+            return Err(Error::invalid("shared memory", reason));
         }
         Ok(())
     }

@@ -66,12 +66,12 @@ impl<D: Device> Cluster<D> {
     pub fn start(devices: Vec<D>, scheduler: impl Fn() -> Box<dyn Scheduler>) -> Result<Self> {
         let infos: Vec<_> = devices.iter().map(Device::info).collect();
         if devices.is_empty() {
-            return Err(Error::invalid("a cluster without devices"));
+            return Err(Error::invalid("devices", "must be at least one, got none"));
         }
         for (at, info) in infos.iter().enumerate().filter(|(_, info)| info.uuid.is_some()) {
             if let Some(first) = infos[..at].iter().position(|other| other.uuid == info.uuid) {
-                let text = format!("devices {first} and {at} are the same {}", info.name);
-                return Err(Error::Invalid(text));
+                let reason = format!("must differ, both are {}", info.name);
+                return Err(Error::invalid(format!("devices {first} and {at}"), reason));
             }
         }
         let ledger = Ledger::new(infos.iter().map(|info| info.memory));

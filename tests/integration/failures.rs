@@ -405,8 +405,8 @@ fn checkpoint_of_another_launch_is_refused() {
         let record = device.checkpoint(&larger).unwrap();
         let mut queue = device.queue(Priority::BestEffort, None).unwrap();
         let refused = queue.launch(Seq(0), &one, Some(&record));
-        let why = "cpu: a record of 100 blocks for a launch of 1";
-        assert_eq!(refused, Err(Error::Invalid(why.into())));
+        let why = "must be of a launch of 1 blocks, got 100";
+        assert_eq!(refused, Err(Error::invalid("checkpoint", why)));
     });
 }
 

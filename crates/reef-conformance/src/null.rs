@@ -101,7 +101,11 @@ impl Buffer {
         let have = self.bytes().len();
         match offset.checked_add(bytes) {
             Some(end) if end <= have => Ok(offset..end),
-            _ => Err(Error::Invalid(format!("{bytes} bytes at {offset} of a buffer of {have}"))),
+            _ => {
+                let reason =
+                    format!("must be inside a buffer of {have} bytes, got {bytes} at {offset}");
+                Err(Error::invalid("range", reason))
+            }
         }
     }
 

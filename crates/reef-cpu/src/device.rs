@@ -118,12 +118,13 @@ impl Device for Cpu {
 
     fn checkpoint_of(&self, command: &Command<Self>, blocks: &Blocks) -> Result<Checkpoint> {
         let Command::Launch(launch) = command else {
-            return Err(Error::invalid("cpu: blocks of a command that isn't a launch"));
+            return Err(Error::invalid("command", "must be a launch to have blocks left"));
         };
         let (have, want) = (blocks.total(), launch.blocks());
         if have != want || blocks.node() != 0 {
-            let text = format!("cpu: blocks of a launch of {have} for a launch of {want}");
-            return Err(Error::Invalid(text));
+            let node = blocks.node();
+            let reason = format!("must be of launch 0 of {want}, got those of {node} of {have}");
+            return Err(Error::invalid("blocks", reason));
         }
         Ok(Checkpoint::of_left(blocks))
     }
@@ -157,7 +158,7 @@ fn start(
     thread::Builder::new()
         .name(format!("reef-unit-{unit}"))
         .spawn(work)
-        .map_err(|e| Error::Invalid(format!("cpu: no thread for unit {unit}: {e}")))
+        .map_err(|e| Error::host(format!("no thread for unit {unit}"), &e))
 }
 
 /// Gives the unit's thread its core and niceness, as far as the system allows.

@@ -1,6 +1,7 @@
 //! Options of the software device: `units=4&nice=0`.
 
 use reef_core::{Error, Result, did_you_mean};
+use std::fmt;
 use std::thread;
 use std::time::Duration;
 
@@ -54,14 +55,13 @@ impl Default for Options {
 impl Options {
     /// Refuses what [`parse`](Self::parse) would not have given.
     pub(crate) fn check(&self) -> Result<()> {
-        let wrong = match self {
-            Self { units, .. } if !(1..=MAX_UNITS).contains(units) => format!("units={units}"),
-            Self { nice, .. } if !(0..=19).contains(nice) => format!("nice={nice}"),
-            _ => return Ok(()),
-        };
-        Err(Error::Invalid(format!(
-            "cpu: {wrong}: units are from 1 to {MAX_UNITS}, nice is from 0 to 19"
-        )))
+        match self {
+            Self { units, .. } if !(1..=MAX_UNITS).contains(units) => {
+                Err(out_of_range("units", 1, MAX_UNITS, units))
+            }
+            Self { nice, .. } if !(0..=19).contains(nice) => Err(out_of_range("nice", 0, 19, nice)),
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn parse(text: &str) -> Result<Self> {
@@ -82,8 +82,8 @@ impl Options {
             "uuid" => self.uuid = Some(uuid(value)?),
             _ => {
                 let (have, meant) = (KEYS.join(", "), did_you_mean(key, KEYS));
-                let text = format!("cpu: unknown option {key:?} (have: {have}){meant}");
-                return Err(Error::Invalid(text));
+                let reason = format!("unknown (have: {have}){meant}");
+                return Err(Error::invalid(format!("cpu option {key:?}"), reason));
             }
         }
         Ok(())
@@ -93,19 +93,23 @@ impl Options {
 fn number(key: &str, value: &str, min: u32, max: u32) -> Result<u32> {
     match value.parse() {
         Ok(n) if (min..=max).contains(&n) => Ok(n),
-        _ => Err(Error::Invalid(format!(
-            "cpu: option {key} must be a number from {min} to {max}, got {value:?}"
-        ))),
+        _ => Err(out_of_range(key, min, max, &value)),
     }
+}
+
+fn out_of_range(key: &str, min: u32, max: u32, got: &dyn fmt::Debug) -> Error {
+    let reason = format!("must be a number from {min} to {max}, got {got:?}");
+    Error::invalid(format!("cpu option {key}"), reason)
 }
 
 fn pads(value: &str) -> Result<bool> {
     match value {
         "padded" => Ok(true),
         "none" => Ok(false),
-        _ => Err(Error::Invalid(format!(
-            "cpu: option colocation must be padded or none, got {value:?}"
-        ))),
+        _ => Err(Error::invalid(
+            "cpu option colocation",
+            format!("must be padded or none, got {value:?}"),
+        )),
     }
 }
 
@@ -113,7 +117,8 @@ fn uuid(value: &str) -> Result<[u8; 16]> {
     let is_hex = value.len() == 32 && value.bytes().all(|digit| digit.is_ascii_hexdigit());
     let number = is_hex.then(|| u128::from_str_radix(value, 16).ok()).flatten();
     number.map(u128::to_be_bytes).ok_or_else(|| {
-        Error::Invalid(format!("cpu: option uuid must be 32 hexadecimal digits, got {value:?}"))
+        let reason = format!("must be 32 hexadecimal digits, got {value:?}");
+        Error::invalid("cpu option uuid", reason)
     })
 }
 

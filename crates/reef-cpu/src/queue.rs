@@ -61,7 +61,8 @@ fn check_record(record: &Checkpoint, work: &Work) -> Result<()> {
     if have == want {
         return Ok(());
     }
-    Err(Error::Invalid(format!("cpu: a record of {have} blocks for a launch of {want}")))
+    let reason = format!("must be of a launch of {want} blocks, got {have}");
+    Err(Error::invalid("checkpoint", reason))
 }
 
 impl reef_core::Queue for Queue {
@@ -100,7 +101,8 @@ impl reef_core::Queue for Queue {
 
     fn fill(&mut self, seq: Seq, fill: &Fill<Cpu>) -> Result<()> {
         if !fill.bytes.is_multiple_of(4) {
-            return Err(Error::Invalid(format!("cpu: a fill of {} bytes, not words", fill.bytes)));
+            let reason = format!("must be of whole words, got {} bytes", fill.bytes);
+            return Err(Error::invalid("fill", reason));
         }
         self.push(seq, Work::Fill(fill.clone()), None, None)
     }

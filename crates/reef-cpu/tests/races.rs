@@ -155,5 +155,5 @@ fn an_output_over_its_input_is_refused() {
     let device = Cpu::open(0, "units=1").unwrap();
     let buffer = device.alloc(BYTES).unwrap();
     let error = relu(&device, &buffer, &buffer).unwrap_err().to_string();
-    assert!(error.contains("overlaps what is read"), "{error}");
+    assert!(error.contains("cannot overlap what is read"), "{error}");
 }

@@ -300,7 +300,10 @@ impl<V: Vendor> Device for Gpu<V> {
         let launches = match command {
             Command::Launch(launch) => std::slice::from_ref(launch),
             Command::Graph(graph) => graph.launches(),
-            _ => return Err(Error::invalid("blocks of a command that isn't a launch or a graph")),
+            _ => {
+                let reason = "must be a launch or a graph to have blocks left";
+                return Err(Error::invalid("command", reason));
+            }
         };
         Checkpoint::of_blocks(self.context(), launches.iter().map(Launch::blocks), blocks)
     }

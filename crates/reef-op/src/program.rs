@@ -58,7 +58,8 @@ impl<D: Operators> LoadedProgram<D> {
         let kernels = device.program_kernels(&program)?;
         let (have, want) = (kernels.len(), program.calls().len());
         if have != want {
-            return Err(Error::Invalid(format!("{have} kernels for {want} calls")));
+            let reason = format!("must be one for each of {want} calls, got {have}");
+            return Err(Error::invalid("kernels", reason));
         }
         Ok(Self { device: device.clone(), program, kernels, token: Arc::default() })
     }
@@ -87,7 +88,8 @@ impl<D: Operators> LoadedProgram<D> {
         let calls = self.program.calls();
         if arguments.len() != calls.len() {
             let (have, want) = (arguments.len(), calls.len());
-            return Err(Error::Invalid(format!("arguments of {have} calls, there are {want}")));
+            let reason = format!("must be those of {want} calls, got {have}");
+            return Err(Error::invalid("arguments", reason));
         }
         let calls = calls.iter().zip(&self.kernels).zip(arguments);
         calls.map(|((call, kernel), parts)| self.launch(call, kernel, parts)).collect()
@@ -120,18 +122,20 @@ impl<D: Operators> LoadedProgram<D> {
             return Err(Error::Unsupported { backend: D::NAME, what });
         }
         if given != want {
-            return Err(Error::Invalid(format!("kernel {name} has {want} arguments, got {given}")));
+            let reason = format!("must have {want} arguments, got {given}");
+            return Err(Error::invalid(format!("kernel {name}"), reason));
         }
         let blocks: u128 = call.grid.iter().map(|&n| u128::from(n)).product();
         if blocks > u128::from(u32::MAX) {
-            return Err(Error::Invalid(format!("kernel {name}: a grid of {blocks} blocks")));
+            let reason = format!("must have at most {} blocks, got {blocks}", u32::MAX);
+            return Err(Error::invalid(format!("kernel {name}"), reason));
         }
         let fits = |(part, &bytes): (&RegionPart<'_, D>, &usize)| self.holds(part, bytes);
         match parts.iter().zip(&call.args).position(|given| !fits(given)) {
-            Some(at) => Err(Error::Invalid(format!(
-                "kernel {name}: argument {at} is of another program or under {} bytes",
-                call.args[at]
-            ))),
+            Some(at) => Err(Error::invalid(
+                format!("kernel {name}"),
+                format!("argument {at} must be of this program, with {} bytes", call.args[at]),
+            )),
             None => Ok(()),
         }
     }

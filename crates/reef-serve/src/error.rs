@@ -146,7 +146,7 @@ impl From<reef::Error> for Error {
             E::OutOfMemory { .. } => Self::Exhausted(error.to_string()),
             E::Cancelled => Self::Unavailable("cancelled: the device's dispatcher ended".into()),
             E::NotFound(text) => Self::NotFound(text),
-            E::Invalid(text) => Self::Invalid(text),
+            E::Invalid(invalid) => Self::Invalid(invalid.to_string()),
             _ => Self::Failed(error.to_string()),
         }
     }

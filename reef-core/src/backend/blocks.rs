@@ -38,10 +38,13 @@ impl Blocks {
         for range in &left {
             if range.start < end || range.is_empty() || range.end > total {
                 let (from, to) = (range.start, range.end);
-                return Err(Error::Invalid(format!(
-                    "blocks must be ranges in order, from {end} on and within {total}, \
-                     got {from}..{to}"
-                )));
+                return Err(Error::invalid(
+                    "blocks",
+                    format!(
+                        "must be ranges in order, from {end} on and within {total}, \
+                         got {from}..{to}"
+                    ),
+                ));
             }
             end = range.end;
         }
@@ -98,7 +101,7 @@ mod tests {
         for wrong in wrong {
             let wrong: Vec<_> = wrong.iter().map(|[first, end]| *first..*end).collect();
             let said = Blocks::new(9, 0, wrong.clone()).expect_err("refused").to_string();
-            assert!(said.starts_with("blocks must be ranges in order"), "{wrong:?}: {said}");
+            assert!(said.starts_with("blocks: must be ranges in order"), "{wrong:?}: {said}");
         }
     }
 

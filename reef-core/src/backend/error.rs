@@ -1,6 +1,7 @@
 //! One error type for all backends: a kind to react to, and what to tell a person.
 
 use crate::backend::info::PreemptLevel;
+use std::borrow::Cow;
 
 /// Shorthand used by every fallible function of the workspace.
 ///
@@ -25,7 +26,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// use reef_cpu::Cpu;
 ///
 /// match Cpu::open(0, "unit=2") {
-///     Err(Error::Invalid(text)) => assert!(text.ends_with("did you mean units?"), "{text}"),
+///     Err(Error::Invalid(unit)) => {
+///         assert_eq!(unit.argument, "cpu option \"unit\"");
+///         assert!(unit.reason.ends_with("did you mean units?"), "{unit}");
+///     }
 ///     other => panic!("an option that the device does not have: {other:?}"),
 /// }
 /// ```
@@ -72,9 +76,9 @@ pub enum Error {
     /// No backend, device, library or kernel has this name.
     #[error("{0}")]
     NotFound(String),
-    /// An argument is out of range; the text names it with both values.
+    /// An argument cannot be used.
     #[error("{0}")]
-    Invalid(String),
+    Invalid(InvalidArgument),
     /// The operating system refused something, such as a thread.
     #[error("{what}: {why}")]
     Host {
@@ -130,8 +134,62 @@ impl Error {
         Self::State { what, why }
     }
 
-    /// An [`Invalid`](Self::Invalid) with this text.
-    pub fn invalid(text: impl Into<String>) -> Self {
-        Self::Invalid(text.into())
+    /// An [`Invalid`](Self::Invalid) argument, and the reason for which it cannot be used.
+    pub fn invalid(
+        argument: impl Into<Cow<'static, str>>,
+        reason: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self::Invalid(InvalidArgument { argument: argument.into(), reason: reason.into() })
+    }
+}
+
+/// Argument that cannot be used, and the reason.
+///
+/// ```
+/// use reef_core::Error;
+///
+/// let error = Error::invalid("window", "must be from 1 to 4294967296, got 0");
+/// assert_eq!(error.to_string(), "window: must be from 1 to 4294967296, got 0");
+/// let Error::Invalid(invalid) = error else { panic!("{error}") };
+/// assert_eq!(invalid.argument, "window");
+/// assert!(invalid.reason.ends_with("got 0"));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{argument}: {reason}")]
+pub struct InvalidArgument {
+    /// Name of the argument, or of the part of it that is wrong. Contains no `": "`, except within
+    /// a name that comes from outside, such as a path.
+    pub argument: Cow<'static, str>,
+    /// Requirement, and the value that was given: `"must be from 1 to 8, got 9"`.
+    pub reason: Cow<'static, str>,
+}
+
+impl InvalidArgument {
+    /// Returns whether the argument's name or the reason has `text` in it.
+    pub fn contains(&self, text: &str) -> bool {
+        self.argument.contains(text) || self.reason.contains(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn invalid_argument_has_fields_and_one_line() {
+        let error = Error::invalid(format!("command {}", 3), "must be a launch");
+        assert_eq!(error.to_string(), "command 3: must be a launch");
+        let Error::Invalid(invalid) = &error else { panic!("{error}") };
+        let fields = (invalid.argument.as_ref(), invalid.reason.as_ref());
+        assert_eq!(fields, ("command 3", "must be a launch"));
+        assert!(invalid.contains("command") && invalid.contains("launch"));
+        assert!(!invalid.contains("3: must"), "in neither of them");
+        assert_eq!(error, Error::invalid("command 3", "must be a launch"));
+    }
+
+    /// Every result has room for one.
+    #[test]
+    fn error_has_at_most_64_bytes() {
+        assert!(size_of::<Error>() <= 64, "{} bytes", size_of::<Error>());
     }
 }

@@ -119,7 +119,7 @@ impl<D: Device> BeClient<D> {
         deadline: Option<Duration>,
     ) -> Result<Seq> {
         let Some((last, first)) = commands.split_last() else {
-            return Err(Error::invalid("a task without commands"));
+            return Err(Error::invalid("commands", "must be at least one, got none"));
         };
         let end = Seq(self.submitter.submitted().0 + commands.len() as u64);
         let since = self.dispatch.now();

@@ -137,9 +137,10 @@ impl LatencyTarget {
     /// `Invalid` if the ratio is not from 1.01 to 10.
     pub fn new(inner: Box<dyn Scheduler>, ratio: f64) -> Result<Self> {
         if !(1.01..=10.0).contains(&ratio) {
-            return Err(Error::Invalid(format!(
-                "a latency target must be a ratio from 1.01 to 10, got {ratio}"
-            )));
+            return Err(Error::invalid(
+                "latency target",
+                format!("must be a ratio from 1.01 to 10, got {ratio}"),
+            ));
         }
         Ok(Self {
             inner,

@@ -99,12 +99,12 @@ impl Config {
     pub(crate) fn check(&self) -> Result<()> {
         let (capacity, max) = (self.capacity, Self::MAX_CAPACITY);
         if !capacity.is_power_of_two() || capacity > max {
-            let text = format!("capacity must be a power of two up to {max}, got {capacity}");
-            return Err(Error::Invalid(text));
+            let reason = format!("must be a power of two up to {max}, got {capacity}");
+            return Err(Error::invalid("capacity", reason));
         }
         if !(1..=MAX_WINDOW).contains(&self.window) {
-            let text = format!("window must be from 1 to {MAX_WINDOW}, got {}", self.window);
-            return Err(Error::Invalid(text));
+            let reason = format!("must be from 1 to {MAX_WINDOW}, got {}", self.window);
+            return Err(Error::invalid("window", reason));
         }
         Ok(())
     }
@@ -137,7 +137,7 @@ mod tests {
         }
         for bad in [0, 3, 2 * Config::MAX_CAPACITY, 1 << 40, 1 << 63] {
             let said = open(bad).expect_err("out of range").to_string();
-            assert_eq!(said, format!("capacity must be a power of two up to 65536, got {bad}"));
+            assert_eq!(said, format!("capacity: must be a power of two up to 65536, got {bad}"));
         }
     }
 }

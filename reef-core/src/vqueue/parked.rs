@@ -46,19 +46,16 @@ impl<B: Backend> Parked<B> {
     /// not of a launch or a graph; if `completed` is 2⁶² or more.
     pub fn new(completed: Seq, commands: Vec<Command<B>>, partial: Option<Blocks>) -> Result<Self> {
         if completed.0 >= MAX_COMPLETED {
-            return Err(Error::Invalid(format!(
-                "position must be below 2^62, got {}",
-                completed.0
-            )));
+            let reason = format!("must be below 2^62, got {}", completed.0);
+            return Err(Error::invalid("position", reason));
         }
         for (position, command) in (completed.0..).zip(&commands) {
             check_parks(position, command)?;
         }
         let has_blocks = matches!(commands.first(), Some(Command::Launch(_) | Command::Graph(_)));
         if partial.is_some() && !has_blocks {
-            let text =
-                format!("command {}: must be a launch or a graph to be partial", completed.0);
-            return Err(Error::Invalid(text));
+            let argument = format!("command {}", completed.0);
+            return Err(Error::invalid(argument, "must be a launch or a graph to be partial"));
         }
         Ok(Self { completed, commands, partial })
     }
@@ -93,7 +90,6 @@ fn check_parks<B: Backend>(position: u64, command: &Command<B>) -> Result<()> {
         Command::Host(_) => "a host function",
         Command::Record(_) | Command::Wait(_) => "an event",
     };
-    let text =
-        format!("command {position}: {what} can't be parked; restore the queue until it has run");
-    Err(Error::Invalid(text))
+    let reason = format!("{what} can't be parked; restore the queue until it has run");
+    Err(Error::invalid(format!("command {position}"), reason))
 }

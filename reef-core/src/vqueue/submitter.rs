@@ -130,8 +130,9 @@ impl<D: Device> Submitter<D> {
         if seq < self.submitted() {
             return Ok(());
         }
-        let text = format!("waiting for command {}, {} submitted", seq.0, self.submitted().0);
-        Err(Error::Invalid(text))
+        let submitted = self.submitted().0;
+        let reason = format!("must be one of {submitted} that were submitted, got {}", seq.0);
+        Err(Error::invalid("position", reason))
     }
 
     /// Returns whether the command has finished or never will.

@@ -354,7 +354,7 @@ fn record_of<D: Device>(device: &D, parked: &Parked<D>) -> Result<Option<D::Chec
 #[cold]
 fn too_many<D: Device>(config: &Config, parked: &Parked<D>) -> Error {
     let (have, want) = (config.capacity, parked.commands().len());
-    Error::Invalid(format!("capacity must be at least the {want} commands left, got {have}"))
+    Error::invalid("capacity", format!("must be at least the {want} commands left, got {have}"))
 }
 
 impl<D: Device> Drop for VirtualQueue<D> {
@@ -384,7 +384,7 @@ mod tests {
             VirtualQueue::enable_parked(&Fake::default(), config, parked.clone())
         };
         let said = enable(2).expect_err("three commands").to_string();
-        assert_eq!(said, "capacity must be at least the 3 commands left, got 2");
+        assert_eq!(said, "capacity: must be at least the 3 commands left, got 2");
         let (submitter, queue) = enable(4).expect("there is room");
         submitter.wait(Seq(11)).expect("it runs what is left");
         assert_eq!(submitter.completed(), Seq(12));

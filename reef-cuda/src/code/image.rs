@@ -57,7 +57,7 @@ fn images(name: &str, device: Capability) -> Result<ShippedImages> {
 pub(crate) fn check(image: &[u8]) -> Result<Vec<u8>> {
     match load_form(image) {
         Ok(image) => Ok(image.into_owned()),
-        Err(error) => Err(Error::Invalid(format!("{BACKEND}: {error}"))),
+        Err(error) => Err(Error::invalid("image", error.to_string())),
     }
 }
 

@@ -8,7 +8,6 @@
 //! `hipv4-amdgcn-amd-amdhsa--gfx906:xnack-`.
 
 use crate::code::target::Target;
-use crate::driver::BACKEND;
 use reef_core::{Error, Result};
 
 const MAGIC: &[u8] = b"__CLANG_OFFLOAD_BUNDLE__";
@@ -22,21 +21,19 @@ const COMPRESSED: &[u8] = b"CCOB";
 /// `Invalid` if the bundle is cut off, compressed, or has nothing for this device.
 pub(crate) fn unbundle<'a>(image: &'a [u8], device: &Target) -> Result<&'a [u8]> {
     if image.starts_with(COMPRESSED) {
-        let text = format!("{BACKEND}: this bundle is compressed: build it without that");
-        return Err(Error::Invalid(text));
+        return Err(Error::invalid("bundle", "is compressed: build it without that"));
     }
     let Some(rest) = image.strip_prefix(MAGIC) else { return Ok(image) };
-    let entries = entries(rest, image).ok_or_else(|| {
-        Error::Invalid(format!("{BACKEND}: this bundle of code objects is cut off"))
-    })?;
+    let entries = entries(rest, image)
+        .ok_or_else(|| Error::invalid("bundle of code objects", "is cut off"))?;
     let fitting = entries.iter().filter(|(target, _)| target.runs_on(device));
     match fitting.max_by_key(|(target, _)| target.strictness()) {
         Some((_, code)) => Ok(code),
         None => {
             let have: Vec<_> = entries.iter().map(|(target, _)| target.to_string()).collect();
             let have = have.join(", ");
-            let text = format!("{BACKEND}: this bundle is for {have}, the device is {device}");
-            Err(Error::Invalid(text))
+            let reason = format!("is for {have}, the device is {device}");
+            Err(Error::invalid("bundle", reason))
         }
     }
 }

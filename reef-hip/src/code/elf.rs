@@ -50,19 +50,19 @@ impl<'a> CodeObject<'a> {
     ///
     /// `Invalid` if it is not a code object of an AMD GPU, or cut off.
     pub(crate) fn parse(image: &'a [u8]) -> Result<Self> {
-        let bad = |what: &str| Error::Invalid(format!("{BACKEND}: {what}"));
+        let bad = |why: &'static str| Error::invalid("code object", why);
         if !image.starts_with(b"\x7fELF") {
-            return Err(bad("this is neither a code object nor a bundle of them"));
+            return Err(bad("is neither a code object nor a bundle of them"));
         }
         let header = FileHeader64::<Little>::parse(image)
-            .map_err(|_| bad("this is not an ELF file of 64 bits, or its header is cut off"))?;
+            .map_err(|_| bad("is not an ELF file of 64 bits, or its header is cut off"))?;
         if header.endian().is_err() || header.e_machine(Little) != EM_AMDGPU {
-            return Err(bad("this ELF file is not for an AMD GPU"));
+            return Err(bad("is not for an AMD GPU"));
         }
         let code = Self { header, image };
         match code.is_whole() {
             Some(true) => Ok(code),
-            _ => Err(bad("this code object is cut off")),
+            _ => Err(bad("is cut off")),
         }
     }
 
@@ -123,9 +123,10 @@ impl<'a> CodeObject<'a> {
             return Err(Error::Unsupported { backend: BACKEND, what });
         }
         match self.target() {
-            Some(target) if !target.runs_on(device) => Err(Error::Invalid(format!(
-                "{BACKEND}: this code object is for {target}, the device is {device}"
-            ))),
+            Some(target) if !target.runs_on(device) => Err(Error::invalid(
+                "code object",
+                format!("is for {target}, the device is {device}"),
+            )),
             _ => Ok(()), // of processors that we don't know the runtime judges
         }
     }

@@ -67,8 +67,8 @@ fn shared_memory_has_a_most() {
     let function = bench.function("parameters");
     unsafe { bench.context.reserve_shared(function, 65536 - 400) }.unwrap();
     let error = unsafe { bench.context.reserve_shared(function, 65536 - 399) }.unwrap_err();
-    let text = "hip: 400 + 65137 bytes of shared memory, most is 65536";
-    assert_eq!(error, Error::Invalid(text.into()));
+    let why = "must be at most 65536 bytes, got 400 + 65137";
+    assert_eq!(error, Error::invalid("shared memory", why));
 }
 
 #[test]

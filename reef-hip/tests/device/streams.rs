@@ -145,6 +145,6 @@ fn streams_of_the_two_parts_run_on_their_own_units() {
 fn a_part_that_leaves_nothing_is_refused() {
     let Some(_bench) = Bench::open() else { return };
     let error = Context::open(0, &Options::parse("hip", "split=60").unwrap()).unwrap_err();
-    let text = "hip: split=60, but the device has 60 compute units";
-    assert_eq!(error, Error::Invalid(text.into()));
+    let why = "must be less than the device's 60 units, got 60";
+    assert_eq!(error, Error::invalid("hip option split", why));
 }

@@ -71,7 +71,7 @@ impl From<&Error> for RemoteError {
             Error::DeviceLost { backend, why } => (Kind::DeviceLost, format!("{backend}: {why}")),
             Error::Unsupported { what, .. } => (Kind::Unsupported, what.clone()),
             Error::NotFound(text) => (Kind::NotFound, text.clone()),
-            Error::Invalid(text) => (Kind::Invalid, text.clone()),
+            Error::Invalid(invalid) => (Kind::Invalid, invalid.to_string()),
             Error::Cancelled => (Kind::Cancelled, String::new()),
             other => (Kind::Other, other.to_string()),
         };
@@ -87,10 +87,18 @@ impl From<RemoteError> for Error {
             Kind::DeviceLost => Self::DeviceLost { backend: NAME, why: text },
             Kind::Unsupported => Self::Unsupported { backend: NAME, what: text },
             Kind::NotFound => Self::NotFound(text),
-            Kind::Invalid => Self::Invalid(text),
+            Kind::Invalid => invalid(text),
             Kind::Cancelled => Self::Cancelled,
             Kind::Other => Self::Host { what: NAME.into(), why: text },
         }
+    }
+}
+
+/// An [`Invalid`](Error::Invalid) of a text, which names the argument before `": "`.
+pub(crate) fn invalid(text: String) -> Error {
+    match text.split_once(": ") {
+        Some((argument, reason)) => Error::invalid(argument.to_owned(), reason.to_owned()),
+        None => Error::invalid("call", text),
     }
 }
 
@@ -98,7 +106,7 @@ impl From<RemoteError> for Error {
 pub(crate) fn of_wire(error: reef_wire::Error) -> Error {
     match error {
         reef_wire::Error::Remote { code, text } => RemoteError::from_reply(code, text).into(),
-        reef_wire::Error::Invalid(text) => Error::Invalid(text),
+        reef_wire::Error::Invalid(text) => invalid(text),
         reef_wire::Error::Refused(text) => Error::NotFound(format!("{NAME}: refused: {text}")),
         other => Error::DeviceLost { backend: NAME, why: other.to_string() },
     }
@@ -123,7 +131,7 @@ mod tests {
             Error::DeviceLost { backend: NAME, why: "cpu: why".into() },
             Error::Unsupported { backend: NAME, what: "graphs".into() },
             Error::NotFound("no kernel".into()),
-            Error::Invalid("9 bytes".into()),
+            Error::invalid("range", "must be inside of 8 bytes, got 9: none"),
             Error::Cancelled,
         ] {
             let remote = RemoteError::from(&error);
@@ -137,5 +145,11 @@ mod tests {
                 other => assert_eq!(&back, other),
             }
         }
+    }
+
+    #[test]
+    fn invalid_text_without_an_argument_keeps_its_words() {
+        let remote = RemoteError { kind: Kind::Invalid, text: "9 bytes".into() };
+        assert_eq!(Error::from(remote), Error::invalid("call", "9 bytes"));
     }
 }

@@ -125,10 +125,12 @@ impl Buffer {
     pub(crate) fn check_range(&self, offset: usize, bytes: usize) -> Result<()> {
         match offset.checked_add(bytes) {
             Some(end) if end <= self.bytes() => Ok(()),
-            _ => Err(Error::Invalid(format!(
-                "cpu: {bytes} bytes at {offset} are outside a buffer of {} bytes",
-                self.bytes()
-            ))),
+            _ => {
+                let have = self.bytes();
+                let reason =
+                    format!("must be inside a buffer of {have} bytes, got {bytes} at {offset}");
+                Err(Error::invalid("range", reason))
+            }
         }
     }
 }

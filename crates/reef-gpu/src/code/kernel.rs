@@ -71,9 +71,8 @@ impl<V: Vendor> Kernel<V> {
         let starts_with_guard =
             |sizes: &Vec<usize>| sizes.len() >= own && sizes[0] == size_of::<Guard>();
         if guarded.is_some() && parameters.as_ref().is_some_and(|sizes| !starts_with_guard(sizes)) {
-            let text =
-                format!("{}: the first parameter of kernel {name} is not a reef::Guard", V::NAME);
-            return Err(Error::Invalid(text));
+            let argument = format!("kernel {name}");
+            return Err(Error::invalid(argument, "the first parameter must be a reef::Guard"));
         }
         Ok(Self(Arc::new(LoadedKernel {
             name: name.into(),
@@ -141,11 +140,10 @@ impl<V: Vendor> Kernel<V> {
     /// Checks the number of words that a launch passes.
     pub(crate) fn check_words(&self, given: usize) -> Result<()> {
         match self.0.words {
-            Some(want) if want != given => Err(Error::Invalid(format!(
-                "{}: kernel {} takes {want} arguments, got {given}",
-                V::NAME,
-                self.0.name
-            ))),
+            Some(want) if want != given => Err(Error::invalid(
+                format!("kernel {}", self.0.name),
+                format!("takes {want} arguments, got {given}"),
+            )),
             _ => Ok(()),
         }
     }

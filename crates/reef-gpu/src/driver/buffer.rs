@@ -127,10 +127,10 @@ impl<V: Vendor> Buffer<V> {
     pub(crate) fn check_device(&self, context: &Context<V>) -> Result<()> {
         let is_on_device = matches!(self.0.owner, Owner::Device | Owner::Process);
         if is_on_device && !context.is_same_device(&self.0.context) {
-            return Err(Error::Invalid(format!(
-                "{}: a buffer must be of the device that works on it, got one of another device",
-                V::NAME
-            )));
+            return Err(Error::invalid(
+                "buffer",
+                "must be of the device that works on it, got one of another device",
+            ));
         }
         Ok(())
     }
@@ -139,11 +139,10 @@ impl<V: Vendor> Buffer<V> {
     pub(crate) fn range(&self, offset: usize, bytes: usize) -> Result<u64> {
         let end = offset.checked_add(bytes);
         if end.is_none_or(|end| end > self.0.bytes) {
-            return Err(Error::Invalid(format!(
-                "{}: {bytes} bytes from {offset} on are not inside a buffer of {}",
-                V::NAME,
-                self.0.bytes
-            )));
+            let have = self.0.bytes;
+            let reason =
+                format!("must be inside a buffer of {have} bytes, got {bytes} at {offset}");
+            return Err(Error::invalid("range", reason));
         }
         Ok(self.0.device + offset as u64)
     }

@@ -134,7 +134,8 @@ impl<'a> Unit<'a> {
         let log = log.trim_end_matches(['\0', '\n']);
         if FAULTS_OF_THE_PROGRAM.contains(&code) {
             let options = program.options.join(" ");
-            return Error::Invalid(format!("{} ({options}): {error}\n{log}", program.name));
+            let argument = format!("{} ({options})", program.name);
+            return Error::invalid(argument, format!("{error}\n{log}"));
         }
         let name = format!("{error} {log}");
         Error::Driver { backend: calls.backend, call: calls.compile, name, code }
@@ -184,7 +185,8 @@ impl Texts {
 
 fn text(text: &str) -> Result<CString> {
     CString::new(text).map_err(|error| {
-        Error::Invalid(format!("a NUL at byte {} of a source", error.nul_position()))
+        let at = error.nul_position();
+        Error::invalid("source", format!("cannot have a NUL, got one at byte {at}"))
     })
 }
 
@@ -277,7 +279,7 @@ mod tests {
     fn faulty_program_gets_the_log_and_failing_compiler_its_code() {
         for digit in ["5", "6"] {
             let error = run(digit).unwrap_err();
-            assert_eq!(error, Error::invalid("a.cu (-O3 --arch=x): WRONG\nseen"));
+            assert_eq!(error, Error::invalid("a.cu (-O3 --arch=x)", "WRONG\nseen"));
         }
         let error = run("7").unwrap_err().to_string();
         assert_eq!(error, "test: rtcCompileProgram: WRONG seen (code 7)");
@@ -293,6 +295,6 @@ mod tests {
     #[test]
     fn a_nul_in_a_source_is_refused() {
         let error = run("0\0").unwrap_err();
-        assert_eq!(error, Error::invalid("a NUL at byte 1 of a source"));
+        assert_eq!(error, Error::invalid("source", "cannot have a NUL, got one at byte 1"));
     }
 }

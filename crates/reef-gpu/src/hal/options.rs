@@ -162,8 +162,8 @@ impl Options {
             ("warpgroups", _) => return Err(bad(backend, key, "on or off", value)),
             _ => {
                 let (have, meant) = (KEYS.join(", "), did_you_mean(key, KEYS));
-                let text = format!("{backend}: unknown option {key:?} (have: {have}){meant}");
-                return Err(Error::Invalid(text));
+                let reason = format!("unknown (have: {have}){meant}");
+                return Err(Error::invalid(format!("{backend} option {key:?}"), reason));
             }
         }
         Ok(())
@@ -171,7 +171,7 @@ impl Options {
 }
 
 fn bad(backend: &str, key: &str, want: &str, value: &str) -> Error {
-    Error::Invalid(format!("{backend}: option {key} must be {want}, got {value:?}"))
+    Error::invalid(format!("{backend} option {key}"), format!("must be {want}, got {value:?}"))
 }
 
 #[cfg(test)]
@@ -231,8 +231,8 @@ mod tests {
         for (text, said) in [
             ("colocation=padding", "must be padded, capped or none, got \"padding\""),
             ("colocation", "must be padded, capped or none, got \"\""),
-            ("gates=3&colocation=padded", "colocation must be none with gates=N, got \"padded\""),
-            ("colocation=capped&gates=3", "colocation must be none with gates=N, got \"capped\""),
+            ("gates=3&colocation=padded", "colocation: must be none with gates=N, got \"padded\""),
+            ("colocation=capped&gates=3", "colocation: must be none with gates=N, got \"capped\""),
             (
                 "colocated_blocks=8&colocation=padded",
                 "must be capped with colocated_blocks=N, got \"padded\"",

@@ -37,9 +37,8 @@ pub(crate) fn fill_launch<V: Vendor>(gpu: &Gpu<V>, fill: &Fill<Gpu<V>>) -> Resul
     let to = fill.buffer.range(fill.offset, fill.bytes)?;
     if !fill.bytes.is_multiple_of(4) || !to.is_multiple_of(4) {
         let (bytes, offset) = (fill.bytes, fill.offset);
-        let text =
-            format!("{}: a fill of {bytes} bytes at {offset} is not of whole words", V::NAME);
-        return Err(Error::Invalid(text));
+        let reason = format!("must be of whole words, got {bytes} bytes at {offset}");
+        return Err(Error::invalid("fill", reason));
     }
     let (chunk, blocks) = divide(fill.bytes);
     let args = Args::new(&[to, fill.bytes as u64 / 4, fill.word.into(), chunk as u64 / 4]);

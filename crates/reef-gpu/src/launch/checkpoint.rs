@@ -160,12 +160,11 @@ impl<V: Vendor> Checkpoint<V> {
         let end = blocks.ranges().last().map_or(0, |range| range.end);
         if blocks.total() != total || end > own || blocks.node() >= launches.len() {
             let (have, node) = (blocks.total(), blocks.node());
-            let text = format!(
-                "{}: blocks up to {end} of launch {node} of a command of {have}, \
-                                for one of {total}",
-                V::NAME
+            let reason = format!(
+                "must be of a launch of a command of {total}, \
+                 got those up to {end} of launch {node} of one of {have}"
             );
-            return Err(Error::Invalid(text));
+            return Err(Error::invalid("blocks", reason));
         }
         let later = launches[blocks.node() + 1..].iter().sum();
         let segment = match blocks.ranges() {
@@ -187,8 +186,8 @@ impl<V: Vendor> Checkpoint<V> {
         if have == want {
             return Ok(());
         }
-        let text = format!("{}: a checkpoint of {have} blocks for a launch of {want}", V::NAME);
-        Err(Error::Invalid(text))
+        let reason = format!("must be of a launch of {want} blocks, got {have}");
+        Err(Error::invalid("checkpoint", reason))
     }
 
     /// The first launch of the graph that has something left.

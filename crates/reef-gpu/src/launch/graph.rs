@@ -83,8 +83,7 @@ impl<V: Vendor> Graph<V> {
         launches.retain(|launch| launch.blocks() > 0);
         let blocks = launches.iter().try_fold(0u32, |sum, l| sum.checked_add(l.blocks()));
         let Some(blocks) = blocks.filter(|&blocks| blocks > 0) else {
-            let text = format!("{}: a graph of no blocks, or of 2³² and more", V::NAME);
-            return Err(Error::Invalid(text));
+            return Err(Error::invalid("graph", "must have from 1 to 2³² - 1 blocks"));
         };
         let has_buffers = |command: &&Command<_>| !matches!(command, Command::Launch(_));
         let _buffers = commands.iter().filter(has_buffers).cloned().collect();
@@ -267,7 +266,7 @@ fn launch_of<V: Vendor>(gpu: &Gpu<V>, command: &Command<Gpu<V>>) -> Result<Launc
         Command::Launch(launch) => Ok(launch.clone()),
         Command::Copy(copy) => copy_launch(gpu, copy),
         Command::Fill(fill) => fill_launch(gpu, fill),
-        other => Err(Error::Invalid(format!("{}: a graph can't hold {other:?}", V::NAME))),
+        other => Err(Error::invalid("command", format!("cannot be in a graph, got {other:?}"))),
     }
 }
 

@@ -100,12 +100,11 @@ impl<V: Vendor> Guarded<V> {
             });
         };
         if launch.blocks() > MAX_BLOCKS {
-            let text = format!(
-                "{}: a preemptible grid of {} blocks, most is {MAX_BLOCKS}",
-                V::NAME,
+            let reason = format!(
+                "must have at most {MAX_BLOCKS} blocks to be preemptible, got {}",
                 launch.blocks()
             );
-            return Err(Error::Invalid(text));
+            return Err(Error::invalid("grid", reason));
         }
         let (list_in, first) = match &segment.list {
             Some(list) => (list.list.address() + u64::from(segment.first) * 4, 0),

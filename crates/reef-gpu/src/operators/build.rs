@@ -271,7 +271,7 @@ mod tests {
         let at = |offset| Storage { buffer: &buffer, offset };
         assert_eq!(activate(&gpu, at(0), Some(at(64))), Ok(()));
         let said = activate(&gpu, at(0), Some(at(4))).unwrap_err().to_string();
-        assert!(said.contains("offset 4 is not a multiple of 64"), "{said}");
+        assert!(said.contains("offset: must be a multiple of 64, got 4"), "{said}");
     }
 
     /// Functions of sums are in the kernels of the sums, unless there are two.

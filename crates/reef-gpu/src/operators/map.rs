@@ -70,10 +70,8 @@ pub(super) fn linear<V: Vendor>(
     op: &Linear,
 ) -> Result<Vec<Launch<Gpu<V>>>> {
     if bound.input.pixels() != op.input.batch || bound.output.pixels() != op.input.batch {
-        return Err(Error::invalid(format!(
-            "a linear layer from {:?} to {:?}",
-            op.input, op.output
-        )));
+        let reason = format!("must be of one pixel, got {:?} to {:?}", op.input, op.output);
+        return Err(Error::invalid("linear layer", reason));
     }
     if op.output.channels > MAX_OUTPUTS {
         let have = op.output.channels;

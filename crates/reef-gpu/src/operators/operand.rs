@@ -16,7 +16,7 @@ pub(super) fn check_offset(storage: &Storage<'_, Gpu<impl Vendor>>) -> Result<()
     if storage.offset.is_multiple_of(64) {
         return Ok(());
     }
-    Err(Error::invalid(format!("offset {} is not a multiple of 64", storage.offset)))
+    Err(Error::invalid("offset", format!("must be a multiple of 64, got {}", storage.offset)))
 }
 
 /// A tensor whose storage lies inside its buffer.
@@ -123,11 +123,14 @@ pub(super) fn is_planar(tensor: &Tensor) -> bool {
 
 fn check(tensor: &Tensor) -> Result<()> {
     if tensor.elements() == 0 || tensor.storage_elements() >= MAX_ELEMENTS {
-        return Err(Error::invalid(format!("a tensor of {} elements", tensor.storage_elements())));
+        let (most, got) = (MAX_ELEMENTS - 1, tensor.storage_elements());
+        let reason = format!("must have from 1 to {most} elements, got {got}");
+        return Err(Error::invalid("tensor", reason));
     }
     if tensor.first + tensor.channels > tensor.of {
         let Tensor { first, channels, of, .. } = tensor;
-        return Err(Error::invalid(format!("channels {first} to {} of {of}", first + channels)));
+        let reason = format!("must be inside of {of}, got {channels} from {first} on");
+        return Err(Error::invalid("channels", reason));
     }
     Ok(())
 }
@@ -137,13 +140,14 @@ pub(super) fn check_window(window: &Window, input: &Tensor, output: &Tensor) -> 
     let extent = [input.height, input.width];
     let too_large = (0..2).any(|i| window.size[i] > extent[i] + 2 * window.padding[i]);
     if window.stride.contains(&0) || window.size.contains(&0) || too_large {
-        return Err(Error::invalid(format!("{window:?} over {extent:?}")));
+        let reason = format!("must fit into {extent:?} and move, got {window:?}");
+        return Err(Error::invalid("window", reason));
     }
     let [height, width] = window.over(extent);
     if [input.batch, height, width] != [output.batch, output.height, output.width] {
-        return Err(Error::invalid(format!(
-            "{window:?} makes {height}x{width} of {input:?}, not {output:?}"
-        )));
+        let reason =
+            format!("must be {height}x{width}, as {window:?} makes of {input:?}, got {output:?}");
+        return Err(Error::invalid("output", reason));
     }
     Ok(())
 }
@@ -151,7 +155,9 @@ pub(super) fn check_window(window: &Window, input: &Tensor, output: &Tensor) -> 
 /// Checks that both have the same shape.
 pub(super) fn check_same(input: &Tensor, output: &Tensor) -> Result<()> {
     if input.shape() != output.shape() {
-        return Err(Error::invalid(format!("{:?} becomes {:?}", input.shape(), output.shape())));
+        let (want, got) = (input.shape(), output.shape());
+        let reason = format!("must be {want:?}, as the input is, got {got:?}");
+        return Err(Error::invalid("output", reason));
     }
     Ok(())
 }

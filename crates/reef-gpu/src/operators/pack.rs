@@ -44,7 +44,11 @@ pub(super) fn pack(op: &Op, element: Element, weights: &[f32], bias: &[f32]) -> 
     let [start, bytes] = layout(op, element)?;
     let (have, want) = ([weights.len(), bias.len()], op.constants());
     if have != want {
-        return Err(Error::invalid(format!("{have:?} weights and biases, {want:?} needed")));
+        let ([weights, biases], [want_weights, want_biases]) = (have, want);
+        let reason = format!(
+            "must be {want_weights} weights and {want_biases} biases, got {weights} and {biases}"
+        );
+        return Err(Error::invalid("constants", reason));
     }
     let mut packed = vec![0; bytes];
     let (to, biases) = packed.split_at_mut(start);
@@ -55,7 +59,7 @@ pub(super) fn pack(op: &Op, element: Element, weights: &[f32], bias: &[f32]) -> 
             write_all(Element::F32, to_bias, &bias);
             write_all(Element::F32, to_factors, &factors);
             let gemm = tiles(conv, element)?
-                .ok_or_else(|| Error::invalid(format!("no tiles for {conv:?}")))?;
+                .ok_or_else(|| Error::invalid("convolution", format!("{conv:?} has no tiles")))?;
             write_slabs(conv, &gemm, element.in_tensor(&conv.input), to, &weights);
             return Ok(packed);
         }
@@ -103,7 +107,8 @@ fn tiles(op: &Conv2d, element: Element) -> Result<Option<ImplicitGemm>> {
     let groups = op.groups;
     let divides = |channels: usize| groups > 0 && channels.is_multiple_of(groups);
     if !divides(op.input.channels) || !divides(op.output.channels) {
-        return Err(Error::invalid(format!("{groups} groups of {op:?}")));
+        let reason = format!("must divide the channels, got {groups} of {op:?}");
+        return Err(Error::invalid("groups", reason));
     }
     Ok(ImplicitGemm::new(op, element))
 }

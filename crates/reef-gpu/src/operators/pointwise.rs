@@ -24,7 +24,7 @@ pub(super) fn multiply<V: Vendor>(
     op: &Multiply,
 ) -> Result<Vec<Launch<Gpu<V>>>> {
     check_same(&op.input, &op.output)?;
-    let factor = bound.second.ok_or_else(|| Error::invalid("a product without a factor"))?;
+    let factor = bound.second.ok_or_else(|| Error::invalid("factor", "must be given"))?;
     let view = if is_gate(op) {
         View { pixel: 0, ..factor.view() }
     } else {

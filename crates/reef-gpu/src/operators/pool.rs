@@ -17,7 +17,9 @@ const LARGE: usize = 256;
 pub(super) fn build<V: Vendor>(bound: &BoundOp<'_, V>, op: &Pool2d) -> Result<Vec<Launch<Gpu<V>>>> {
     check_window(&op.window, &op.input, &op.output)?;
     if op.input.channels != op.output.channels {
-        return Err(Error::invalid(format!("pool of {:?} to {:?}", op.input, op.output)));
+        let (from, to) = (op.input.channels, op.output.channels);
+        let reason = format!("must be {from}, as in the input, got {to}");
+        return Err(Error::invalid("channels of the output", reason));
     }
     let fours = bound.input.is_in_fours() && bound.output.is_in_fours();
     let channels = op.output.channels / if fours { 4 } else { 1 };

@@ -29,7 +29,7 @@ pub(super) fn kernels<V: Vendor>(gpu: &Gpu<V>, program: &Program) -> Result<Vec<
 fn load<V: Vendor>(gpu: &Gpu<V>, file: &SourceFile) -> Result<Module<V>> {
     let loaded = if file.guarded { gpu.compile(&file.text) } else { unguarded(gpu, &file.text) };
     loaded.map_err(|error| match error {
-        Error::Invalid(why) => Error::Invalid(format!("{}: {why}", file.name)),
+        Error::Invalid(why) => Error::invalid(file.name.clone(), why.to_string()),
         other => other,
     })
 }
@@ -45,7 +45,8 @@ fn unguarded<V: Vendor>(gpu: &Gpu<V>, source: &str) -> Result<Module<V>> {
 
 fn find<V: Vendor>(files: &[SourceFile], modules: &[Module<V>], call: &Call) -> Result<Kernel<V>> {
     let Some(module) = modules.get(call.file) else {
-        return Err(Error::Invalid(format!("kernel {}: no file {}", call.kernel, call.file)));
+        let reason = format!("no file {}", call.file);
+        return Err(Error::invalid(format!("kernel {}", call.kernel), reason));
     };
     let kernel = module.kernel(&call.kernel).map_err(|error| match error {
         Error::NotFound(why) => Error::NotFound(format!("{}: {why}", files[call.file].name)),
@@ -81,13 +82,13 @@ mod tests {
         let at = gpu.address(region.buffer());
         assert_eq!(made[0].args().words(), [at + 64, at]);
         let says = |parts| loaded.launches(&[parts]).unwrap_err().to_string();
-        let short = "kernel k: argument 0 is of another program or under 64 bytes";
+        let short = "kernel k: argument 0 must be of this program, with 64 bytes";
         assert_eq!(says(vec![part(65), part(0)]), short);
         assert_eq!(says(vec![part(usize::MAX), part(0)]), short);
         assert_eq!(says(vec![RegionPart { region: &foreign, offset: 0 }, part(0)]), short);
-        assert_eq!(says(vec![part(0)]), "kernel k has 2 arguments, got 1");
+        assert_eq!(says(vec![part(0)]), "kernel k: must have 2 arguments, got 1");
         let none = loaded.launches(&[]).unwrap_err().to_string();
-        assert_eq!(none, "arguments of 0 calls, there are 1");
+        assert_eq!(none, "arguments: must be those of 1 calls, got 0");
     }
 
     #[test]

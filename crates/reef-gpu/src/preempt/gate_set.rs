@@ -38,7 +38,7 @@ impl<V: Vendor> GateSet<V> {
         let watched = Arc::downgrade(&shared);
         let watchdog = thread::Builder::new().name(format!("reef-{}-gates", V::NAME));
         let watchdog = watchdog.spawn(move || watch(&watched));
-        let watchdog = watchdog.map_err(|e| Error::Invalid(format!("no thread for gates: {e}")))?;
+        let watchdog = watchdog.map_err(|e| Error::host("no thread for gates", &e))?;
         Ok(Self { shared, watchdog: watchdog.thread().clone() })
     }
 

@@ -164,7 +164,7 @@ pub trait Operators: Device {
     ///
     /// `Invalid` if there are not as many values; `OutOfMemory`.
     fn pack_input(&self, packed: &PackedInput, _values: &[f32]) -> Result<Self::Buffer> {
-        Err(Error::invalid(format!("{} packs no {packed:?}", self.info().name)))
+        Err(Error::invalid("packed", format!("{} cannot pack {packed:?}", self.info().name)))
     }
 
     /// Returns whether [`tensor_operator`](Self::tensor_operator) has this operation, which is made

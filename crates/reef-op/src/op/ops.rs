@@ -32,8 +32,9 @@ impl Conv2d {
         let channels = [self.input.channels, self.output.channels];
         if self.groups == 0 || channels.iter().any(|n| !n.is_multiple_of(self.groups)) {
             let [inputs, outputs] = channels;
-            let text = format!("{inputs} and {outputs} channels in {} groups", self.groups);
-            return Err(Error::invalid(text));
+            let reason =
+                format!("must divide {inputs} and {outputs} channels, got {}", self.groups);
+            return Err(Error::invalid("groups", reason));
         }
         Ok(())
     }
@@ -68,8 +69,8 @@ impl Pool2d {
     fn check_numbers(&self) -> Result<()> {
         let [input, output] = [self.input.layout, self.output.layout].map(Layout::quantized);
         if input != output {
-            let text = format!("a pool of numbers of 8 bits keeps them: {input:?}, {output:?}");
-            return Err(Error::invalid(text));
+            let reason = format!("must be the pool's input, {input:?}, got {output:?}");
+            return Err(Error::invalid("numbers of 8 bits", reason));
         }
         Ok(())
     }
@@ -219,7 +220,8 @@ impl Op {
         }
         let [weights, _] = self.constants();
         if weights > MAX_ELEMENTS {
-            return Err(Error::invalid(format!("more than {MAX_ELEMENTS} weights")));
+            let reason = format!("must be at most {MAX_ELEMENTS}, got {weights}");
+            return Err(Error::invalid("weights", reason));
         }
         Ok(())
     }

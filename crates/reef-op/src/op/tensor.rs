@@ -99,14 +99,19 @@ impl Tensor {
         let Self { batch, channels, height, width, first, of, .. } = *self;
         let shape = [batch, channels, height, width];
         if shape.contains(&0) {
-            return Err(Error::invalid(format!("an empty tensor {shape:?}")));
+            return Err(Error::invalid("tensor", format!("must have elements, got {shape:?}")));
         }
         let too_large = shape.into_iter().chain([of]).any(|size| size > MAX_SIZE);
         if too_large || self.storage_elements() > MAX_ELEMENTS {
-            return Err(Error::invalid(format!("a tensor {shape:?} in {of} channels: too large")));
+            let reason = format!(
+                "must have at most {MAX_ELEMENTS} elements and sizes up to {MAX_SIZE}, \
+                 got {shape:?} in {of} channels"
+            );
+            return Err(Error::invalid("tensor", reason));
         }
         if first > of - channels.min(of) || channels > of {
-            return Err(Error::invalid(format!("{channels} channels from {first} on, of {of}")));
+            let reason = format!("must be inside of {of}, got {channels} from {first} on");
+            return Err(Error::invalid("channels", reason));
         }
         Ok(())
     }
@@ -145,7 +150,11 @@ impl Window {
         let moves = self.size.into_iter().chain(self.stride);
         let bounded = moves.clone().chain(self.padding).all(|size| size <= MAX_SIZE);
         if !bounded || moves.clone().any(|size| size == 0) {
-            return Err(Error::invalid(format!("{self:?}")));
+            let reason = format!(
+                "must have sizes and strides from 1 to {MAX_SIZE}, and no larger padding, \
+                 got {self:?}"
+            );
+            return Err(Error::invalid("window", reason));
         }
         Ok(())
     }
@@ -161,12 +170,11 @@ mod tests {
         assert_eq!(good.check(), Ok(()));
         assert_eq!(good.channels(4, 4, 8).check(), Ok(()));
         let error = |tensor: Tensor| tensor.check().unwrap_err().to_string();
-        assert_eq!(error(good.channels(4, 8, 9)), "8 channels from 4 on, of 9");
-        assert_eq!(error(good.channels(0, 0, 8)), "an empty tensor [2, 0, 6, 6]");
+        assert_eq!(error(good.channels(4, 8, 9)), "channels: must be inside of 9, got 8 from 4 on");
+        assert_eq!(error(good.channels(0, 0, 8)), "tensor: must have elements, got [2, 0, 6, 6]");
         let wraps = Tensor { of: 1 << 62, ..good };
-        assert_eq!(
-            error(wraps),
-            format!("a tensor [2, 8, 6, 6] in {} channels: too large", wraps.of)
-        );
+        let said = error(wraps);
+        let end = format!("got [2, 8, 6, 6] in {} channels", wraps.of);
+        assert!(said.starts_with("tensor: must have at most ") && said.ends_with(&end), "{said}");
     }
 }

@@ -79,7 +79,8 @@ impl TensorOp {
         let Self { kind, inputs, output } = self;
         for spec in inputs.iter().chain([output]) {
             if spec.elements() > MAX_ELEMENTS {
-                return Err(Error::invalid(format!("a tensor {spec}: too large")));
+                let reason = format!("must have at most {MAX_ELEMENTS} elements, got {spec}");
+                return Err(Error::invalid("tensor", reason));
             }
         }
         match kind {
@@ -151,7 +152,8 @@ impl TensorOp {
         let whole =
             range.start.is_multiple_of(self.grain()) && range.len().is_multiple_of(self.grain());
         if !is_described || !whole || range.end > self.output.elements() {
-            return Err(Error::invalid(format!("{range:?} of {} to {}", self.name(), self.output)));
+            let reason = format!("{range:?} cannot be of {} to {}", self.name(), self.output);
+            return Err(Error::invalid("outputs", reason));
         }
         Ok(self.compute_checked(inputs, range, stop))
     }

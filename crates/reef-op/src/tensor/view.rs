@@ -100,7 +100,7 @@ impl View {
         if fits && (self.is_empty() || reach < elements) {
             return Ok(());
         }
-        Err(Error::invalid(format!("{self:?} of a tensor with {elements} elements")))
+        Err(Error::invalid("view", format!("{self:?} cannot be of {elements} elements")))
     }
 
     /// Returns a view of the elements in their order, with axes merged that lie one in the other,

@@ -266,7 +266,7 @@ mod tests {
             ("[rights.owner]\nbudget_us = 1\nperiod_us = 2", "rights.\"owner\": a budget requires"),
             (
                 "[rights.owner]\nrt = true\nbudget_us = 3\nperiod_us = 2",
-                "rights.\"owner\": a budget of 3µs",
+                "rights.\"owner\": rate: must have a budget",
             ),
             ("[rights.owner]\nweight = 0", "rights.\"owner\": weight must be"),
             (

@@ -73,10 +73,10 @@ impl<D: Device> Task<D> {
                 let id = NEXT.fetch_add(1, Ordering::Relaxed);
                 Ok(Self { commands, id, ran: RanOn::default() })
             }
-            Some(at) => Err(Error::Invalid(format!(
-                "command {at} of a real-time task waits: {:?}",
-                commands[at]
-            ))),
+            Some(at) => Err(Error::invalid(
+                format!("command {at}"),
+                format!("cannot wait in a real-time task, got {:?}", commands[at]),
+            )),
         }
     }
 

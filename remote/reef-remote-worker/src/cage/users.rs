@@ -51,7 +51,7 @@ impl Users {
         } else {
             return Ok(Arc::new(Self { range, taken: Mutex::default() }));
         };
-        Err(Error::Invalid(format!("worker users: {why}")))
+        Err(Error::invalid("worker users", why))
     }
 
     /// Takes the next free user. `None`: all have sessions.

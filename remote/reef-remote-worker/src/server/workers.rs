@@ -67,12 +67,12 @@ impl Workers {
     /// the system's reason.
     pub fn bind(address: &Address, options: WorkerOptions) -> Result<Self> {
         if !options.program.is_file() {
-            let text = format!("worker {}: no such file", options.program.display());
-            return Err(Error::Invalid(text));
+            let argument = format!("worker {}", options.program.display());
+            return Err(Error::invalid(argument, "no such file"));
         }
         if matches!(address, Address::Shared(_)) {
-            let text = "programs: must be HOST:PORT or unix:PATH, got shared memory";
-            return Err(Error::invalid(text));
+            let reason = "must be HOST:PORT or unix:PATH, got shared memory";
+            return Err(Error::invalid("programs", reason));
         }
         let listener = Listener::bind(address, &options.security)?;
         let (tls, tokens) = (options.security.tls()?, options.security.tokens()?);

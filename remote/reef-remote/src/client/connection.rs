@@ -74,7 +74,7 @@ impl Connection {
     /// `NotFound` if there is no server or it has no such device, or refuses; `Invalid` for a file.
     pub(crate) fn open(options: &Options) -> Result<Self> {
         let Some(address) = options.address.clone() else {
-            return Err(Error::invalid("remote device: must be remote:ADDRESS/DEVICE"));
+            return Err(Error::invalid("remote device", "must be remote:ADDRESS/DEVICE"));
         };
         let tls = options.ca.as_deref().map(authorities).transpose()?.map(TlsClient::new);
         let (line, spin) = (options.line, options.spin);
@@ -354,8 +354,9 @@ impl Connection {
 }
 
 fn authorities(path: &Path) -> Result<RootCertStore> {
-    let invalid =
-        |e: &dyn std::fmt::Display| Error::Invalid(format!("remote.ca {}: {e}", path.display()));
+    let invalid = |e: &dyn std::fmt::Display| {
+        Error::invalid(format!("remote.ca {}", path.display()), e.to_string())
+    };
     let mut roots = RootCertStore::empty();
     let text = reef_files::read(path, MAX_PEM_BYTES).map_err(|e| invalid(&e))?;
     for certificate in CertificateDer::pem_slice_iter(&text) {
@@ -369,7 +370,8 @@ fn authorities(path: &Path) -> Result<RootCertStore> {
 }
 
 fn token(path: &Path) -> Result<Token> {
-    let token = reef_files::token(path)
-        .map_err(|e| Error::Invalid(format!("remote.token_file {}: {e}", path.display())))?;
+    let token = reef_files::token(path).map_err(|e| {
+        Error::invalid(format!("remote.token_file {}", path.display()), e.to_string())
+    })?;
     Ok(Token::new(token.as_bytes()))
 }

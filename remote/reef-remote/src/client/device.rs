@@ -178,7 +178,7 @@ impl Device for Remote {
 
     fn graph(&self, commands: &[Command<Self>]) -> Result<Graph> {
         if commands.is_empty() {
-            return Err(Error::invalid("a graph of no commands"));
+            return Err(Error::invalid("graph", "must have commands"));
         }
         let remote = commands.iter().map(to_remote).collect::<Result<Vec<_>>>()?;
         let transfers = transfers(commands);

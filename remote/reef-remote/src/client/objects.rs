@@ -66,7 +66,9 @@ impl Buffer {
             Some(end) if end <= self.bytes => Ok(offset..end),
             _ => {
                 let have = self.bytes;
-                Err(Error::Invalid(format!("{bytes} bytes at {offset} of a buffer of {have}")))
+                let reason =
+                    format!("must be inside a buffer of {have} bytes, got {bytes} at {offset}");
+                Err(Error::invalid("range", reason))
             }
         }
     }

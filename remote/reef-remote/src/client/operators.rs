@@ -64,7 +64,7 @@ impl Remote {
                     ids.into_iter().for_each(|id| self.0.release(id)); // they were not made
                     return Err(match other {
                         Ok(Err((at, error))) => (before + at as usize, error.into()),
-                        Ok(Ok(_)) => (before, Error::invalid("a reply of another length")),
+                        Ok(Ok(_)) => (before, Error::invalid("reply", "is of another length")),
                         Err(error) => (before, error),
                     });
                 }
@@ -153,11 +153,12 @@ impl Operators for Remote {
         op.check()?;
         let [want_weights, want_bias] = op.constants();
         if [weights.len(), bias.len()] != [want_weights, want_bias] {
-            return Err(Error::Invalid(format!(
-                "{} weights and {} biases, {want_weights} and {want_bias} needed",
+            let reason = format!(
+                "must be {want_weights} weights and {want_bias} biases, got {} and {}",
                 weights.len(),
                 bias.len()
-            )));
+            );
+            return Err(Error::invalid("constants", reason));
         }
         self.stage([weights, bias])?;
         let weights = weights.len() as u64;

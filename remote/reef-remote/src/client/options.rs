@@ -1,5 +1,6 @@
 //! Options of a remote device: `ADDRESS/DEVICE[?options]`.
 
+use crate::error::invalid;
 use reef_core::{Error, Result};
 use reef_wire::{Address, Line};
 use std::path::PathBuf;
@@ -31,12 +32,12 @@ impl Options {
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let (place, options) = text.split_once('?').unwrap_or((text, ""));
         let (address, device) = place.rsplit_once('/').ok_or_else(|| {
-            Error::Invalid(format!("remote device: must be ADDRESS/DEVICE, got {place:?}"))
+            Error::invalid("remote device", format!("must be ADDRESS/DEVICE, got {place:?}"))
         })?;
-        let address = address.parse().map_err(|e| Error::Invalid(format!("remote {e}")))?;
+        let address = address.parse().map_err(|e| invalid(format!("remote {e}")))?;
         if device.is_empty() || device.starts_with("remote") || device.contains(['*', ',']) {
-            let text = format!("remote device: must be one device of the server, got {device:?}");
-            return Err(Error::Invalid(text));
+            let reason = format!("must be one device of the server, got {device:?}");
+            return Err(Error::invalid("remote device", reason));
         }
         let mut read = Self { address: Some(address), device: device.into(), ..Self::default() };
         for option in options.split('&').filter(|option| !option.is_empty()) {
@@ -47,16 +48,17 @@ impl Options {
                 "remote.emulate" => {
                     // A comma joins devices, so a plus may stand in its place here.
                     let line = value.replace('+', ",").parse();
-                    read.line = Some(line.map_err(|e| Error::Invalid(format!("{key}: {e}")))?);
+                    read.line = Some(line.map_err(|e| invalid(format!("{key}: {e}")))?);
                 }
                 "remote.spin" => {
-                    read.spin = spin(value).map_err(|e| Error::Invalid(format!("{key}: {e}")))?;
+                    read.spin = spin(value).map_err(|e| Error::invalid("remote.spin", e))?;
                 }
                 _ => {
                     let keys = "remote.token_file, remote.ca, remote.emulate or remote.spin";
-                    return Err(Error::Invalid(format!(
-                        "option of a remote device: must be {keys}, got {key:?}; the server opens the device with its own"
-                    )));
+                    let reason = format!(
+                        "must be {keys}, got {key:?}; the server opens the device with its own"
+                    );
+                    return Err(Error::invalid("option of a remote device", reason));
                 }
             }
         }

@@ -49,7 +49,7 @@ pub(super) fn to_remote(command: &Command<Remote>) -> Result<RemoteCommand> {
         Command::Copy(copy) => copy_of(copy),
         Command::Fill(fill) => fill_of(fill),
         Command::Record(_) | Command::Wait(_) | Command::Host(_) => {
-            Err(Error::Invalid(format!("{command:?} cannot be in a graph")))
+            Err(Error::invalid("command", format!("cannot be in a graph, got {command:?}")))
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::origin::{Memory, Needs, Object, Origin, Record, Source};
 use super::tenants::accounts::{Account, Charge};
 use super::tenants::resource::Resource;
-use crate::error::NAME;
+use crate::error::{NAME, invalid};
 use crate::messages::{
     BUFFER, CHECKPOINT, GRAPH, LAUNCHES, MAX_OUTPUTS, MAX_OUTPUTS_LEN, Operation, PREEMPTOR,
     RemoteCommand, Section, StorageStart,
@@ -162,7 +162,7 @@ impl<D: Operators> Objects<D> {
     ///
     /// `Invalid`, with the tenant's bound.
     pub(super) fn charge(&self, what: Resource, amount: u64) -> Outcome<Charge> {
-        self.account.charge(what, amount).map_err(|text| Error::Invalid(text).into())
+        self.account.charge(what, amount).map_err(|text| invalid(text).into())
     }
 
     /// Adds a buffer.
@@ -217,7 +217,7 @@ impl<D: Operators> Objects<D> {
 
     pub(super) fn memory(&self, id: u64) -> Outcome<&Memory<D>> {
         let origin = self.buffers.get(Id::from_bits(id))?;
-        origin.memory().ok_or_else(|| Error::invalid("a buffer without memory").into())
+        origin.memory().ok_or_else(|| Error::invalid("buffer", "must have memory").into())
     }
 
     /// Releases an object of any sort.
@@ -332,7 +332,7 @@ impl<D: Operators> Objects<D> {
     /// Returns the command of the device, also if its names mean other objects now.
     pub(super) fn command_of(device: &D, source: &Source<D>) -> Outcome<Command<D>> {
         let Some((first, memory)) = source.origins.split_first() else {
-            return Err(Error::invalid("a command of which no part can be left").into());
+            return Err(Error::invalid("command", "cannot be left in part").into());
         };
         match (&source.command, &first.object) {
             (RemoteCommand::Prepared { index, .. }, Object::Launches { list, .. }) => {
@@ -341,7 +341,7 @@ impl<D: Operators> Objects<D> {
             }
             (RemoteCommand::Graph { .. }, Object::Graph { task, .. }) => match task.commands() {
                 [command] => Ok(command.clone()),
-                _ => Err(Error::invalid("several commands at once").into()),
+                _ => Err(Error::invalid("graph", "must be one command").into()),
             },
             (
                 RemoteCommand::Raw { grid, block, args, .. },
@@ -396,7 +396,7 @@ impl<D: Operators> Objects<D> {
             RemoteCommand::Graph { graph } => match &self.graphs.get(Id::from_bits(*graph))?.object
             {
                 Object::Graph { task, .. } => Ok(task.clone()),
-                _ => Err(Error::invalid("a graph without commands").into()),
+                _ => Err(Error::invalid("graph", "must have commands").into()),
             },
             other => Ok(Task::new([self.command(device, other)?])?),
         }
@@ -448,8 +448,7 @@ impl<D: Operators> Objects<D> {
                 word: *word,
             }),
             RemoteCommand::Graph { .. } | RemoteCommand::Record => {
-                let text = "a graph or a record: cannot be in a graph";
-                return Err(Error::invalid(text).into());
+                return Err(Error::invalid("a graph or a record", "cannot be in a graph").into());
             }
         })
     }
@@ -494,8 +493,11 @@ fn raw<'a, D: Operators>(
     let blocks: u128 = grid.iter().map(|&n| u128::from(n)).product();
     if args.len() > Args::MAX || blocks > u128::from(u32::MAX) {
         let (words, most) = (args.len(), Args::MAX);
-        let text = format!("a launch of {blocks} blocks with {words} words, at most {most}");
-        return Err(Error::Invalid(text).into());
+        let reason = format!(
+            "must have at most {} blocks and {most} words, got {blocks} and {words}",
+            u32::MAX
+        );
+        return Err(Error::invalid("launch", reason).into());
     }
     let mut kept = Vec::new();
     let words: Vec<u64> = args
@@ -531,8 +533,8 @@ fn check_append<'a, D: Operators>(
     if cells.is_some_and(|cells| cells <= room) {
         return Ok(());
     }
-    let text = format!("append: must have a cell for each of {grid:?} blocks, got {room}");
-    Err(Error::Invalid(text).into())
+    let reason = format!("must have a cell for each of {grid:?} blocks, got {room}");
+    Err(Error::invalid("append", reason).into())
 }
 
 fn not_prepared() -> Fault {

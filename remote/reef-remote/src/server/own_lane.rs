@@ -9,7 +9,7 @@
 use super::objects::{Checkpoints, Outputs, read_outputs};
 use super::origin::{Origin, Record, Source};
 use super::shared::{LaneThread, Outlet};
-use crate::error::{NAME, RemoteError};
+use crate::error::{NAME, RemoteError, invalid};
 use crate::messages::{Advance, Drain, Failed, PaddingEnded, Returned};
 use parking_lot::Mutex;
 use reef_core::dkp::Padding;
@@ -601,10 +601,7 @@ impl<D: Operators> Inner<D> {
             Some(record) => {
                 let left = u64::from(record.checkpoint.remaining()) + 1;
                 let id = Id::from_bits(drain.checkpoint.get());
-                self.checkpoints
-                    .lock()
-                    .insert(id, record)
-                    .map_err(|e| Error::Invalid(e.to_string()))?;
+                self.checkpoints.lock().insert(id, record).map_err(|e| invalid(e.to_string()))?;
                 left
             }
             None => 0,

@@ -110,7 +110,7 @@ impl<D: Operators> Session<D> {
 
     pub(super) fn make_preemptor(&mut self, id: u64, number: u8) -> Outcome<[bool; 2]> {
         let level = level(number)
-            .ok_or_else(|| Error::Invalid(format!("level {number}: there is none")))?;
+            .ok_or_else(|| Error::invalid(format!("level {number}"), "there is none"))?;
         let preemptor = Arc::new(self.host.device.preemptor(level)?);
         let facts = [preemptor.needs_room(), preemptor.calls_driver()];
         let step = AtomicU64::new(REACTIVATE);
@@ -212,7 +212,7 @@ impl<D: Operators> Session<D> {
     fn launch(&self, command: &RemoteCommand) -> Outcome<Launch<D>> {
         match self.own_command(command)? {
             Command::Launch(launch) => Ok(launch),
-            _ => Err(Error::invalid("part of a command that is not a launch").into()),
+            _ => Err(Error::invalid("command", "must be a launch to run in part").into()),
         }
     }
 
@@ -220,7 +220,7 @@ impl<D: Operators> Session<D> {
         let task = self.objects.task(&self.host.device, command)?;
         match task.commands() {
             [command] => Ok(command.clone()),
-            _ => Err(Error::invalid("several commands at once").into()),
+            _ => Err(Error::invalid("command", "must be one, got several").into()),
         }
     }
 

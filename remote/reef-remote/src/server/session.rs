@@ -7,7 +7,7 @@ use super::own_lane::OwnLane;
 use super::shared::{Outlet, Shared};
 use super::tenants::accounts::{Account, Charge};
 use super::tenants::resource::Resource;
-use crate::error::{NAME, RemoteError};
+use crate::error::{NAME, RemoteError, invalid};
 use crate::messages::{
     AbandonLane, Alloc, Ask, AskClock, AskEach, CloseLane, Failed, Free, MAX_PIECE_LEN, MakeGraph,
     NamedKernel, OpenLane, Operation, Pack, PackInput, PackedSpec, Prepare, PrepareEach, Question,
@@ -330,7 +330,7 @@ impl<D: Operators> Session<D> {
     /// Takes the staged constants, which count as memory of the device from now on.
     fn take_staged(&mut self) -> Outcome<Vec<f32>> {
         if let Some(why) = self.unstaged.take() {
-            return Err(Error::Invalid(why).into());
+            return Err(invalid(why).into());
         }
         self.staged_charge.clear();
         Ok(std::mem::take(&mut self.staged))

@@ -4,7 +4,8 @@
 use super::tenants::accounts::{Account, Charge};
 use super::tenants::resource::Resource;
 use crate::conversions::shifted;
-use reef_core::{Dispatcher, Error};
+use crate::error::invalid;
+use reef_core::Dispatcher;
 use reef_op::Operators;
 use reef_wire::{Endpoint, Result};
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
@@ -97,7 +98,7 @@ impl Outlet {
     ///
     /// `Invalid`: the tenant's sessions have too many.
     pub(super) fn enter(self: &Arc<Self>) -> reef_core::Result<LaneThread> {
-        let charge = self.account.charge(Resource::Threads, 1).map_err(Error::Invalid)?;
+        let charge = self.account.charge(Resource::Threads, 1).map_err(invalid)?;
         self.threads.fetch_add(1, Ordering::SeqCst);
         Ok(LaneThread { outlet: self.clone(), _charge: charge })
     }

@@ -343,11 +343,15 @@ fn client_refused_by_a_full_device_goes_to_the_next() {
     let cluster = cluster(&devices);
     let build = |node: &Node<Losable>| match node.index() {
         0 => Err(Error::OutOfMemory { backend: "losable", asked: 7 }),
-        1 => Err(Error::invalid("a broken file")),
+        1 => Err(Error::invalid("file", "is broken")),
         _ => Ok(()),
     };
     let place = || cluster.real_time(Demand::default(), ClientConfig::default(), build);
-    assert_eq!(place().map(drop), Err(Error::invalid("a broken file")), "no other would do better");
+    assert_eq!(
+        place().map(drop),
+        Err(Error::invalid("file", "is broken")),
+        "no other would do better"
+    );
     let _first = rt(&cluster, Demand::default());
     let _second = rt(&cluster, Demand::default());
     assert_eq!(place().unwrap().node().index(), 2);
@@ -387,7 +391,10 @@ fn device_named_twice_is_refused() {
     let uuid = format!("units=1&uuid={:032x}", 7);
     let devices = ["units=1", &uuid, &uuid].map(|options| Cpu::open(0, options).unwrap());
     let error = Cluster::start(devices.to_vec(), || Box::new(Reef::default())).unwrap_err();
-    assert_eq!(error.to_string(), "devices 1 and 2 are the same software device, 1 units");
+    assert_eq!(
+        error.to_string(),
+        "devices 1 and 2: must differ, both are software device, 1 units"
+    );
     let none = Cluster::<Cpu>::start(Vec::new(), || Box::new(Reef::default()));
-    assert_eq!(none.unwrap_err(), Error::invalid("a cluster without devices"));
+    assert_eq!(none.unwrap_err(), Error::invalid("devices", "must be at least one, got none"));
 }

@@ -98,8 +98,8 @@ where
     V: Visit<Output = reef::Result<Arc<dyn DeviceHost>>>,
 {
     if name.starts_with("remote") || name.contains('?') {
-        let text = format!("device: must be one of this machine, without options, got {name:?}");
-        return Err(reef::Error::Invalid(text));
+        let reason = format!("must be one of this machine, without options, got {name:?}");
+        return Err(reef::Error::invalid("device", reason));
     }
     with_device(name, visit)?
 }
@@ -122,7 +122,7 @@ pub(crate) fn run(args: Serve) -> Result<()> {
     let Serve { listen, own, programs, token_file, rights, cert, key, spin, .. } = args;
     let address = listen.parse().map_err(|e| Usage(format!("--listen: {e}")))?;
     let usage = |e: reef::Error| match e {
-        reef::Error::Invalid(text) => anyhow::Error::from(Usage(text)),
+        reef::Error::Invalid(invalid) => anyhow::Error::from(Usage(invalid.to_string())),
         other => other.into(),
     };
     let tenants = rights.as_deref().map(Tenants::read).transpose().map_err(usage)?;
@@ -192,7 +192,7 @@ fn serve_programs(
         options.driver = Some(library(SHIM, None, "REEF_SHIM")?);
     }
     let workers = Workers::bind(&address, options).map_err(|e| match e {
-        reef::Error::Invalid(text) => anyhow::Error::from(Usage(text)),
+        reef::Error::Invalid(invalid) => anyhow::Error::from(Usage(invalid.to_string())),
         other => other.into(),
     })?;
     let address = workers.address();

@@ -115,7 +115,7 @@ impl Toy {
     fn buffer_at(&self, address: u64) -> Result<Buffer> {
         let buffers = self.0.buffers.lock().unwrap();
         let found = buffers.get(&address).and_then(Weak::upgrade);
-        found.ok_or_else(|| Error::Invalid(format!("toy: no buffer at {address}")))
+        found.ok_or_else(|| Error::invalid("address", format!("must be a buffer's, got {address}")))
     }
 
     /// A command of a graph, and its blocks.
@@ -124,13 +124,13 @@ impl Toy {
             Command::Launch(launch) => Ok((self.appends(launch)?, launch.blocks())),
             Command::Copy(copy) => Ok((Work::Copy(copy.clone()), 1)),
             Command::Fill(fill) => Ok((Work::Fill(fill.clone()), 1)),
-            other => Err(Error::Invalid(format!("toy: {other:?} in a graph"))),
+            other => Err(Error::invalid("command", format!("cannot be in a graph, got {other:?}"))),
         }
     }
 
     fn appends(&self, launch: &Launch<Self>) -> Result<Work> {
         let &[address, value, rounds] = launch.args().words() else {
-            return Err(Error::Invalid("toy: append takes three words".into()));
+            return Err(Error::invalid("arguments", "must be three words"));
         };
         Ok(Work::Append { cells: self.buffer_at(address)?, value, rounds })
     }
@@ -140,7 +140,10 @@ fn check(buffer: &Buffer, offset: usize, bytes: usize) -> Result<()> {
     let have = buffer.lock().unwrap().len();
     match offset.checked_add(bytes) {
         Some(end) if end <= have => Ok(()),
-        _ => Err(Error::Invalid(format!("toy: {bytes} bytes at {offset} of {have}"))),
+        _ => {
+            let reason = format!("must be inside of {have} bytes, got {bytes} at {offset}");
+            Err(Error::invalid("range", reason))
+        }
     }
 }
 
@@ -422,7 +425,7 @@ impl Device for Toy {
         let nodes = commands.iter().map(|command| self.node(command));
         let nodes: Vec<_> = nodes.collect::<Result<_>>()?;
         if nodes.is_empty() {
-            return Err(Error::Invalid("toy: a graph of nothing".into()));
+            return Err(Error::invalid("graph", "must have commands"));
         }
         Ok(ToyGraph(Arc::new(nodes)))
     }

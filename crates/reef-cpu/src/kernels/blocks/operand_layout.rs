@@ -17,10 +17,8 @@ impl OperandMemory {
     /// Checks that it holds a storage of `bytes` bytes, which only this device changes.
     pub(in crate::kernels) fn check(&self, bytes: usize) -> Result<()> {
         if !self.offset.is_multiple_of(64) {
-            return Err(Error::Invalid(format!(
-                "cpu: offset {} is not a multiple of 64",
-                self.offset
-            )));
+            let reason = format!("must be a multiple of 64, got {}", self.offset);
+            return Err(Error::invalid("offset", reason));
         }
         if self.buffer.is_adopted() {
             return Err(unsupported("operands in adopted host memory, which others may change"));
@@ -37,7 +35,10 @@ impl OperandMemory {
 
 /// Blocks fit a launch.
 pub(in crate::kernels) fn grid(blocks: usize) -> Result<u32> {
-    u32::try_from(blocks).map_err(|_| Error::Invalid(format!("cpu: {blocks} blocks in one launch")))
+    u32::try_from(blocks).map_err(|_| {
+        let reason = format!("must be at most {} in one launch, got {blocks}", u32::MAX);
+        Error::invalid("blocks", reason)
+    })
 }
 
 /// Error for an operation without a kernel.

@@ -40,7 +40,7 @@ pub(crate) fn build(
     }
     let packed = OperandMemory { buffer: constants.clone(), offset: 0 };
     if meet(packed.addresses(constants.bytes()), storage(&output, op.output())) {
-        return Err(Error::Invalid("cpu: the output overlaps the constants".into()));
+        return Err(Error::invalid("output", "cannot overlap the constants"));
     }
     let launch = match op {
         Op::Conv2d(op) => convolution(&BoundConv {
@@ -87,9 +87,8 @@ fn linear(
 ) -> Result<(Kernel, u32)> {
     for Tensor { height, width, .. } in [op.input, op.output] {
         if [height, width] != [1, 1] {
-            return Err(Error::Invalid(format!(
-                "cpu: a linear layer over {height}x{width} pixels"
-            )));
+            let reason = format!("must be of one pixel, got {height}x{width}");
+            return Err(Error::invalid("linear layer", reason));
         }
     }
     Operand::new(input, op.input)?;
@@ -103,7 +102,8 @@ fn check_constants(op: &Op, constants: Option<Buffer>) -> Result<Buffer> {
     let have = constants.as_ref().map_or(0, Buffer::bytes);
     let want = packed_len(op) * size_of::<f32>();
     if have < want {
-        return Err(Error::Invalid(format!("cpu: {have} bytes of constants, {want} needed")));
+        let reason = format!("must have at least {want} bytes, got {have}");
+        return Err(Error::invalid("constants", reason));
     }
     constants.map_or_else(|| Buffer::zeroed(0), Ok)
 }
@@ -121,7 +121,7 @@ fn check_apart(read: (&OperandMemory, &Tensor), written: (&OperandMemory, &Tenso
     if same_storage && !meet(channels(read.1), channels(written.1)) {
         return Ok(());
     }
-    Err(Error::Invalid("cpu: the output overlaps what is read".into()))
+    Err(Error::invalid("output", "cannot overlap what is read"))
 }
 
 /// The addresses of a tensor's storage.

@@ -42,7 +42,7 @@ pub(in crate::kernels) fn multiply(
     units: u32,
 ) -> Result<(Kernel, u32)> {
     let map = Pointwise::new((input, op.input), (output, op.output), "product", units)?;
-    let place = factor.ok_or_else(|| Error::Invalid("cpu: a product without a factor".into()))?;
+    let place = factor.ok_or_else(|| Error::invalid("factor", "must be given"))?;
     let factor = Operand::native(place, op.factor, "product factor")?;
     let pixels = pixels_of_a_factor(op)?;
     Ok(map.rows("multiply", move |pixel, first, to, from| {
@@ -61,7 +61,10 @@ fn pixels_of_a_factor(op: &Multiply) -> Result<usize> {
     match have {
         _ if have == wanted => Ok(1),
         _ if have == [batch, channels, 1, 1] => Ok(height * width),
-        _ => Err(Error::Invalid(format!("cpu: a product of {wanted:?} and {have:?}"))),
+        _ => {
+            let reason = format!("must be {wanted:?}, or of one pixel, got {have:?}");
+            Err(Error::invalid("factor", reason))
+        }
     }
 }
 
@@ -82,7 +85,8 @@ impl Pointwise {
     ) -> Result<Self> {
         let (from, to) = (input.1.shape(), output.1.shape());
         if from != to {
-            return Err(Error::Invalid(format!("cpu: {what} from {from:?} to {to:?}")));
+            let reason = format!("must be {from:?}, as the input is, got {to:?}");
+            return Err(Error::invalid(format!("{what} output"), reason));
         }
         let input = Operand::native(input.0, input.1, &format!("{what} input"))?;
         let output = Operand::native(output.0, output.1, &format!("{what} output"))?;

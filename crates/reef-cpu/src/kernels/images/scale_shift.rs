@@ -26,7 +26,8 @@ pub(in crate::kernels) fn build(
 ) -> Result<(Kernel, u32)> {
     let (from, to) = (op.input.shape(), op.output.shape());
     if from != to {
-        return Err(Error::Invalid(format!("cpu: scale and shift from {from:?} to {to:?}")));
+        let reason = format!("must be {from:?}, as the input is, got {to:?}");
+        return Err(Error::invalid("output", reason));
     }
     let output = Operand::native(output, op.output, "scale_shift output")?;
     let map = Map {

@@ -45,13 +45,8 @@ pub(crate) fn bind(
     op.check()?;
     let BoundOperands { inputs, output, packed } = *places;
     if inputs.len() != op.inputs.len() {
-        let text = format!(
-            "cpu: {} must have {} inputs, got {}",
-            op.name(),
-            op.inputs.len(),
-            inputs.len()
-        );
-        return Err(Error::Invalid(text));
+        let reason = format!("must be {}, got {}", op.inputs.len(), inputs.len());
+        return Err(Error::invalid(format!("inputs of {}", op.name()), reason));
     }
     if packed {
         return layer(op, inputs, output, units);
@@ -145,7 +140,7 @@ fn layer(
     units: u32,
 ) -> Result<(Kernel, u32)> {
     let layer = Layer::of(op)
-        .ok_or_else(|| Error::Invalid(format!("cpu: no input of {} is packed", op.name())))?;
+        .ok_or_else(|| Error::invalid(format!("inputs of {}", op.name()), "cannot be packed"))?;
     let constants = &inputs[layer.packed.input];
     constants.check(layer.packed.bytes)?;
     let written = Dense::new(output, &op.output)?.addresses();
@@ -161,7 +156,7 @@ fn layer(
     }
     check_apart(read, &written)?;
     if constants.offset > 0 {
-        return Err(Error::Invalid("cpu: a packed input that doesn't begin its buffer".into()));
+        return Err(Error::invalid("packed input", "must begin its buffer"));
     }
     let finish = layer.formula.map(|formula| -> Box<dyn ScratchEpilogue> {
         Box::new(Ending { formula, inputs: others, width: layer.conv.output.channels })

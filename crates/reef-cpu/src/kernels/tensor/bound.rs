@@ -221,7 +221,7 @@ pub(super) fn check_apart(
 ) -> Result<()> {
     let meets = |read: Range<usize>| read.start.max(written.start) < read.end.min(written.end);
     if read.into_iter().any(meets) {
-        return Err(Error::Invalid("cpu: the output overlaps what is read".into()));
+        return Err(Error::invalid("output", "cannot overlap what is read"));
     }
     Ok(())
 }

@@ -62,7 +62,7 @@ unsafe impl Memory for Fake {
     /// A handle is the address of 64 bytes.
     fn open_shared(&self, handle: &[u8; 64]) -> Result<(u64, usize)> {
         match u64::from_le_bytes(handle[..8].try_into().expect("eight bytes")) {
-            0 => Err(Error::Invalid("no such memory".into())),
+            0 => Err(Error::invalid("handle", "there is no such memory")),
             address => Ok((address, 64)),
         }
     }
@@ -205,7 +205,7 @@ impl Modules for Fake {
     unsafe fn load_code(&self, image: &[u8]) -> Result<bool> {
         self.loads.fetch_add(1, Ordering::Relaxed);
         if image == REFUSED {
-            return Err(Error::invalid("no kernel image is available for execution"));
+            return Err(Error::invalid("image", "cannot be executed on this device"));
         }
         Ok(image == [1])
     }

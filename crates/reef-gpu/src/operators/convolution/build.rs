@@ -52,7 +52,8 @@ pub(in crate::operators) fn build<V: Vendor>(
 ) -> Result<Vec<Launch<Gpu<V>>>> {
     check_window(&op.window, &op.input, &op.output)?;
     if op.residual != bound.second.is_some() {
-        return Err(Error::invalid("a residual is asked for or given, but not both"));
+        let reason = if op.residual { "must be given" } else { "is given but not asked for" };
+        return Err(Error::invalid("residual", reason));
     }
     match ImplicitGemm::new(op, bound.element) {
         Some(gemm) => by_tiles(bound, op, &gemm, &plan(bound.gpu, op, &gemm, bound.rounded)),

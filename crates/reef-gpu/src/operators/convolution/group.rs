@@ -192,7 +192,7 @@ fn check_apart<V: Vendor>(bound: &[BoundOp<'_, V>]) -> Result<()> {
         let others = bound.iter().enumerate().filter(|(other, _)| *other != k);
         let mut used = others.flat_map(|(_, other)| [&other.input, &other.output]);
         if used.any(|used| used.meets(&one.output)) {
-            return Err(Error::Invalid(format!("{}: outputs overlap side by side", V::NAME)));
+            return Err(Error::invalid("outputs", "cannot overlap"));
         }
     }
     Ok(())

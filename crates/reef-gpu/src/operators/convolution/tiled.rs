@@ -75,7 +75,7 @@ pub(super) fn scratch_memory<V: Vendor>(bound: &BoundOp<'_, V>, need: usize) -> 
     match bound.scratch {
         _ if need == 0 => Ok(0),
         Some(storage) => storage.buffer.range(storage.offset, need),
-        None => Err(Error::invalid(format!("{need} bytes of scratch memory needed"))),
+        None => Err(Error::invalid("scratch", format!("must have {need} bytes, got none"))),
     }
 }
 

@@ -70,8 +70,8 @@ impl<'a, V: Vendor> BoundTensors<'a, V> {
         op.check()?;
         let (given, want) = (operands.inputs.len(), op.inputs.len());
         if given != want {
-            let text = format!("{}: {given} inputs for {}, {want} wanted", V::NAME, op.name());
-            return Err(Error::Invalid(text));
+            let argument = format!("inputs of {}", op.name());
+            return Err(Error::invalid(argument, format!("must be {want}, got {given}")));
         }
         let inputs = operands.inputs.iter().zip(&op.inputs);
         let scratch = operands.scratch.as_ref();
@@ -96,7 +96,7 @@ impl<'a, V: Vendor> BoundTensors<'a, V> {
     /// it.
     fn check_apart(&self) -> Result<()> {
         if self.read().any(|read| meet(&read, &self.written())) {
-            Err(Error::Invalid(format!("{}: the output overlaps what is read", V::NAME)))
+            Err(Error::invalid("output", "cannot overlap what is read"))
         } else {
             Ok(())
         }
@@ -109,7 +109,7 @@ impl<'a, V: Vendor> BoundTensors<'a, V> {
     {
         let used = |other: &'b Self| other.read().chain([other.written()]);
         if others.flat_map(used).any(|used| meet(&used, &self.written())) {
-            Err(Error::Invalid(format!("{}: outputs overlap side by side", V::NAME)))
+            Err(Error::invalid("outputs", "cannot overlap"))
         } else {
             Ok(())
         }
@@ -148,7 +148,7 @@ impl<'a, V: Vendor> BoundTensors<'a, V> {
         match &self.scratch {
             _ if bytes == 0 => Ok(0),
             Some((buffer, offset)) => buffer.range(*offset, bytes),
-            None => Err(Error::invalid(format!("{bytes} bytes of scratch memory needed"))),
+            None => Err(Error::invalid("scratch", format!("must have {bytes} bytes, got none"))),
         }
     }
 
@@ -214,7 +214,9 @@ fn address<V: Vendor>(op: &TensorOp, storage: &Storage<'_, Gpu<V>>, spec: &Spec)
     if address.is_multiple_of(spec.element.bytes() as u64) {
         Ok(address)
     } else {
-        Err(Error::invalid(format!("{spec} at offset {}", storage.offset)))
+        let (size, offset) = (spec.element.bytes(), storage.offset);
+        let reason = format!("must be aligned to {size} bytes for {spec}, got {offset}");
+        Err(Error::invalid("offset", reason))
     }
 }
 

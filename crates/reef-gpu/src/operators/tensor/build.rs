@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn an_output_over_what_is_read_is_invalid() {
         let said = refusal(&map(Element::I64, Unary::Abs, 8), 56).to_string();
-        assert_eq!(said, "fake: the output overlaps what is read");
+        assert_eq!(said, "output: cannot overlap what is read");
     }
 
     #[test]

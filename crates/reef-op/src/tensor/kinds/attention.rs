@@ -88,7 +88,10 @@ impl Attention {
     }
 
     pub(crate) fn check(&self, inputs: &[Spec], output: &Spec) -> Result<()> {
-        let refused = || Error::invalid(format!("{self:?} of {inputs:?} that makes {output}"));
+        let refused = || {
+            let reason = format!("{self:?} cannot make {output} of {inputs:?}");
+            Error::invalid("attention", reason)
+        };
         let (rows, [keys, depth, width]) = (self.rows(), self.sizes());
         let of_rows =
             |view: &View, last: &[usize]| *view.dims == *[rows, last].concat() && !view.is_empty();

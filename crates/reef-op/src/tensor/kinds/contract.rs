@@ -30,7 +30,8 @@ const PRODUCTS: usize = 16 * 1024;
 impl Contract {
     pub(crate) fn check(&self, inputs: &[Spec], output: &Spec) -> Result<()> {
         if inputs.len() != 2 {
-            return Err(Error::invalid(format!("a contraction of {} inputs", inputs.len())));
+            let reason = format!("must have 2 inputs, got {}", inputs.len());
+            return Err(Error::invalid("contraction", reason));
         }
         for (k, input) in inputs.iter().enumerate() {
             self.kept[k].then(&self.summed[k]).check(input.elements())?;
@@ -38,7 +39,10 @@ impl Contract {
         let same = |views: &[View; 2]| views[0].dims == views[1].dims;
         let fits =
             same(&self.kept) && same(&self.summed) && self.kept[0].len() == output.elements();
-        if fits { Ok(()) } else { Err(Error::invalid(format!("{self:?} that makes {output}"))) }
+        if fits {
+            return Ok(());
+        }
+        Err(Error::invalid("contraction", format!("{self:?} cannot make {output}")))
     }
 
     pub(crate) fn compute(&self, job: Job<'_>) -> Outputs {

@@ -52,7 +52,8 @@ impl Depthwise {
         if small && moves && singles && fits {
             return Ok(());
         }
-        Err(Error::invalid(format!("{self:?} of {inputs:?} that makes {output}")))
+        let reason = format!("{self:?} cannot make {output} of {inputs:?}");
+        Err(Error::invalid("depthwise convolution", reason))
     }
 
     /// Returns the distances of images, channels, rows and columns in the input (0) or the output

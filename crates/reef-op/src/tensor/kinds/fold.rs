@@ -53,13 +53,13 @@ pub struct Fold {
 impl Fold {
     pub(crate) fn check(&self, inputs: &[Spec], output: &Spec) -> Result<()> {
         let [input] = inputs else {
-            return Err(Error::invalid(format!("a fold of {} inputs", inputs.len())));
+            return Err(Error::invalid("fold", format!("must have 1 input, got {}", inputs.len())));
         };
         self.kept.then(&self.folded).check(input.elements())?;
         if self.kept.len() == output.elements() {
             return Ok(());
         }
-        Err(Error::invalid(format!("a fold of {:?} to {output}", self.kept.dims)))
+        Err(Error::invalid("fold", format!("{:?} cannot make {output}", self.kept.dims)))
     }
 
     pub(crate) fn compute(&self, job: Job<'_>) -> Outputs {

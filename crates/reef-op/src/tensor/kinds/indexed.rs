@@ -103,7 +103,7 @@ impl Target {
         if sound && points && self.lens() == lens {
             return Ok(());
         }
-        Err(Error::invalid(format!("{self:?} for {lens:?} elements")))
+        Err(Error::invalid("indices", format!("{self:?} cannot be of {lens:?} elements")))
     }
 
     /// Returns the position in the data of element `i` that is pointed at.
@@ -146,10 +146,11 @@ fn inside(index: i64, size: usize) -> usize {
 impl Gather {
     pub(crate) fn check(&self, inputs: &[Spec], output: &Spec) -> Result<()> {
         let [data, indices] = inputs else {
-            return Err(Error::invalid(format!("a gather of {} inputs", inputs.len())));
+            let reason = format!("must have 2 inputs, got {}", inputs.len());
+            return Err(Error::invalid("gather", reason));
         };
         if data.element != output.element {
-            return Err(Error::invalid(format!("a gather of {data} to {output}")));
+            return Err(Error::invalid("gather", format!("{data} cannot become {output}")));
         }
         self.target.check([data.elements(), indices.elements(), output.elements()])
     }
@@ -176,10 +177,11 @@ impl Gather {
 impl Scatter {
     pub(crate) fn check(&self, inputs: &[Spec], output: &Spec) -> Result<()> {
         let [data, indices, updates] = inputs else {
-            return Err(Error::invalid(format!("a scatter of {} inputs", inputs.len())));
+            let reason = format!("must have 3 inputs, got {}", inputs.len());
+            return Err(Error::invalid("scatter", reason));
         };
         if data.elements() != output.elements() {
-            return Err(Error::invalid(format!("a scatter of {data} to {output}")));
+            return Err(Error::invalid("scatter", format!("{data} cannot become {output}")));
         }
         self.target.check([data.elements(), indices.elements(), updates.elements()])
     }

@@ -21,7 +21,8 @@ pub struct Map {
 impl Map {
     pub(crate) fn check(&self, inputs: &[Spec], output: &Spec) -> Result<()> {
         if !self.formula.is_sound(inputs.len()) {
-            return Err(Error::invalid(format!("{:?} of {} inputs", self.formula, inputs.len())));
+            let reason = format!("{:?} cannot be of {} inputs", self.formula, inputs.len());
+            return Err(Error::invalid("formula", reason));
         }
         match inputs.iter().find(|input| !can_broadcast(&input.dims, &output.dims)) {
             Some(input) => Err(not_broadcast(input, output)),
@@ -64,7 +65,8 @@ impl Map {
 }
 
 fn not_broadcast(input: &Spec, output: &Spec) -> Error {
-    Error::invalid(format!("{:?} can't be broadcast to {:?}", input.dims, output.dims))
+    let reason = format!("{:?} can't be broadcast to {:?}", input.dims, output.dims);
+    Error::invalid("input", reason)
 }
 
 /// Computes a term from earlier ones.

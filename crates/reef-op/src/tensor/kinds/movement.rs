@@ -56,11 +56,12 @@ impl Move {
         };
         let reach = self.tables.iter().map(farthest).fold(0, usize::saturating_add);
         let [input] = inputs else {
-            return Err(Error::invalid(format!("a move of {} inputs", inputs.len())));
+            return Err(Error::invalid("move", format!("must have 1 input, got {}", inputs.len())));
         };
         let inside = reach < input.elements() || output.elements() == 0;
         if !inside || product(&dims) != output.elements() || input.element != output.element {
-            return Err(Error::invalid(format!("a move of {dims:?} from {input} to {output}")));
+            let reason = format!("{dims:?} of {input} cannot make {output}");
+            return Err(Error::invalid("move", reason));
         }
         Ok(())
     }
@@ -111,7 +112,7 @@ impl Concat {
         if fit && whole == output.elements() {
             return Ok(());
         }
-        Err(Error::invalid(format!("{self:?} that makes {output}")))
+        Err(Error::invalid("concatenation", format!("{self:?} cannot make {output}")))
     }
 
     pub(crate) fn compute(&self, mut job: Job<'_>) -> Outputs {

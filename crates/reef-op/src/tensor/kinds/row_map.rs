@@ -59,7 +59,7 @@ impl RowMap {
         let stored = matches!(output.element, Element::F32 | Element::F16);
         let fits = rows && stored && self.terms.iter().all(known);
         if !fits || self.terms.is_empty() {
-            return Err(Error::invalid(format!("{self:?} that makes {output}")));
+            return Err(Error::invalid("row formula", format!("{self:?} cannot make {output}")));
         }
         self.map().check(inputs, output)
     }

@@ -48,7 +48,7 @@ impl Scan {
         let whole = grain > 0 && output.elements().is_multiple_of(grain);
         match inputs {
             [input] if whole && input.elements() == output.elements() => Ok(()),
-            _ => Err(Error::invalid(format!("{self:?} that makes {output}"))),
+            _ => Err(Error::invalid("scan", format!("{self:?} cannot make {output}"))),
         }
     }
 
@@ -93,7 +93,7 @@ impl TopK {
             {
                 Ok(())
             }
-            _ => Err(Error::invalid(format!("{self:?} that makes {output}"))),
+            _ => Err(Error::invalid("top", format!("{self:?} cannot make {output}"))),
         }
     }
 

@@ -59,7 +59,7 @@ impl Security {
         let (cert, key) = match (&self.cert, &self.key) {
             (None, None) => return Ok(None),
             (Some(cert), Some(key)) => (cert, key),
-            _ => return Err(Error::invalid("TLS: must have both a certificate and a key")),
+            _ => return Err(Error::invalid("TLS", "must have both a certificate and a key")),
         };
         let text = reef_files::read(cert, MAX_PEM_BYTES).map_err(|e| wrong("cert", cert, &e))?;
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
@@ -69,7 +69,7 @@ impl Security {
         let provider = rustls::crypto::ring::default_provider();
         let config = ServerConfig::builder_with_provider(provider.into())
             .with_safe_default_protocol_versions()
-            .map_err(|e| Error::Invalid(format!("TLS: {e}")))?
+            .map_err(|e| Error::invalid("TLS", e.to_string()))?
             .with_no_client_auth()
             .with_single_cert(chain, private)
             .map_err(|e| wrong("key", key, &e))?;
@@ -78,7 +78,7 @@ impl Security {
 }
 
 fn wrong(what: &str, path: &Path, why: &dyn std::fmt::Display) -> Error {
-    Error::Invalid(format!("{what} {}: {why}", path.display()))
+    Error::invalid(format!("{what} {}", path.display()), why.to_string())
 }
 
 /// Makes a link of a connection.
@@ -124,9 +124,10 @@ impl Listener {
                 let all: Vec<SocketAddr> = at.to_socket_addrs().map_err(|e| host(&e))?.collect();
                 let is_local = all.iter().all(|address| address.ip().is_loopback());
                 if !is_local && (tls.is_none() || !security.has_token()) {
-                    return Err(Error::Invalid(format!(
-                        "listen on {address}: other machines can reach it, so it must have a token and TLS"
-                    )));
+                    return Err(Error::invalid(
+                        format!("listen on {address}"),
+                        "other machines can reach it, so it must have a token and TLS",
+                    ));
                 }
                 let socket = TcpListener::bind(&*all).map_err(|e| host(&e))?;
                 Ok(Self::new(Socket::Tcp(socket), tls))

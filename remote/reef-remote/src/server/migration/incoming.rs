@@ -2,6 +2,7 @@
 
 use super::make::{ByOrder, Maker, memory_of, reason};
 use super::state::{State, calendar};
+use crate::error::invalid;
 use crate::messages::{
     Facts, MigrateBytes, MigrateCheck, MigrateClear, MigrateCommit, MigrateEvents, MigratePrepare,
     MigrateState,
@@ -58,7 +59,7 @@ impl<D: Operators> Incoming<D> {
     }
 
     fn take_part(&mut self, message: &Message<'_>) -> Outcome<()> {
-        let ended = || Fault::from(Error::invalid("the session runs already"));
+        let ended = || Fault::from(Error::invalid("session", "runs already"));
         let session = self.session.as_mut().ok_or_else(ended)?;
         let device = session.host.device.clone();
         match message.op {
@@ -78,8 +79,9 @@ impl<D: Operators> Incoming<D> {
                 let (from, len) = (head.offset.get(), head.bytes.get());
                 if from.checked_add(len).is_none_or(|end| end > memory.len) {
                     let has = memory.len;
-                    let text = format!("{len} bytes at {from} of a buffer of {has}");
-                    return Err(Error::Invalid(text).into());
+                    let reason =
+                        format!("must be inside a buffer of {has} bytes, got {len} at {from}");
+                    return Err(Error::invalid("range", reason).into());
                 }
                 let zeros = vec![0; CLEARED_LEN.min(len as usize)];
                 for at in (0..len as usize).step_by(CLEARED_LEN) {
@@ -99,7 +101,7 @@ impl<D: Operators> Incoming<D> {
                 if let Err(why) = held {
                     self.state = Vec::new();
                     self.held.clear();
-                    return Err(Error::Invalid(why).into());
+                    return Err(invalid(why).into());
                 }
                 self.state.extend_from_slice(piece);
                 Ok(())

@@ -1,6 +1,7 @@
 //! Makes a session of events and a state.
 
 use super::state::{Progress, RecordState, State, check_facts};
+use crate::error::invalid;
 use crate::messages::{Change, EVICT, Event, Facts, MakeGraph, NamedKernel, OpenLane, RESET};
 use crate::server::objects::{Fault, Objects, Outcome};
 use crate::server::origin::{Memory, Object, Origin, Record, Source};
@@ -24,7 +25,7 @@ pub(super) struct Maker<'a, D: Operators> {
 }
 
 fn differs(what: &str) -> Fault {
-    Error::Invalid(format!("device at the other server: {what}")).into()
+    Error::invalid("device at the other server", what.to_owned()).into()
 }
 
 /// Text of an error, for the other server.
@@ -92,7 +93,7 @@ impl<D: Operators> Maker<'_, D> {
     ///
     /// The part that differs.
     fn check(&self, state: &State, facts: &Facts) -> Outcome<()> {
-        check_facts(&state.facts, facts).map_err(Error::Invalid)?;
+        check_facts(&state.facts, facts).map_err(invalid)?;
         for (question, answer) in &state.answers {
             let question = codec::read(question)?;
             let text = format!("answers otherwise about {question:?}");
@@ -132,7 +133,7 @@ impl<D: Operators> Maker<'_, D> {
             self.session.answers.add(question.clone(), answer.clone());
         }
         let staged = 4 * state.staged.len() as u64;
-        self.session.staged_charge.add(staged).map_err(Error::Invalid)?;
+        self.session.staged_charge.add(staged).map_err(invalid)?;
         self.session.staged = state.staged.iter().map(|bits| f32::from_bits(*bits)).collect();
         self.session.has_trace = state.has_trace;
         if state.has_trace {

@@ -107,7 +107,7 @@ impl Tenants {
     /// `Invalid` names the file and the key.
     pub fn read(path: &Path) -> Result<Self> {
         let wrong = |why: &dyn std::fmt::Display| {
-            Error::Invalid(format!("rights {}: {why}", path.display()))
+            Error::invalid(format!("rights {}", path.display()), why.to_string())
         };
         let text = reef_files::read_to_string(path, MAX_RIGHTS_BYTES).map_err(|e| wrong(&e))?;
         let file: File = toml::from_str(&text).map_err(|e| wrong(&why(&text, &e)))?;
@@ -305,8 +305,9 @@ impl Drop for Account {
 ///
 /// `Invalid` names the file.
 pub(in crate::server) fn token(path: &Path) -> Result<Token> {
-    let wrong =
-        |why: &dyn std::fmt::Display| Error::Invalid(format!("token {}: {why}", path.display()));
+    let wrong = |why: &dyn std::fmt::Display| {
+        Error::invalid(format!("token {}", path.display()), why.to_string())
+    };
     let token = reef_files::token(path).map_err(|e| wrong(&e))?;
     if token.len() < MIN_TOKEN_LEN {
         let len = token.len();

@@ -146,7 +146,7 @@ fn an_output_over_an_input_and_a_short_buffer_are_refused() {
     let op = Arc::new(operations().remove(7));
     let place = stored(&values(&op.output, 1));
     let said = plain(&op, std::slice::from_ref(&place), &place).unwrap_err().to_string();
-    assert_eq!(said, "cpu: the output overlaps what is read");
+    assert_eq!(said, "output: cannot overlap what is read");
     let short = OperandMemory { buffer: Buffer::zeroed(100).unwrap(), offset: 64 };
     assert!(plain(&op, &[place], &short).is_err());
 }

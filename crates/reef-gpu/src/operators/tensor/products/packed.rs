@@ -55,7 +55,8 @@ pub(in crate::operators) fn pack<V: Vendor>(
     let end = |count: usize, apart: usize| count.checked_sub(1)?.checked_mul(apart);
     let last = end(count, apart).and_then(|o| o.checked_add(end(terms, step)?));
     if values.len() != elements || last.is_none_or(|last| last >= elements) {
-        return Err(Error::invalid(format!("{} values of {packed:?}", values.len())));
+        let reason = format!("must be those of {packed:?}, got {}", values.len());
+        return Err(Error::invalid("values", reason));
     }
     let element = Native::of(gpu);
     let mut made = vec![0; count * terms * element.bytes()];

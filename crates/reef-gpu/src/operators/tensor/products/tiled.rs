@@ -166,7 +166,9 @@ impl Product {
         let [across, down, tiles] = self.tiles();
         let need = self.scratch();
         if splits > 1 && tiles * size_of::<u32>() > COUNTS {
-            return Err(Error::Invalid(format!("{}: {tiles} tiles of split sums", V::NAME)));
+            let most = COUNTS / size_of::<u32>();
+            let reason = format!("must have at most {most} tiles, got {tiles}");
+            return Err(Error::invalid("split sums", reason));
         }
         let memory = bound.scratch(need.bytes)?;
         let inputs = [self.matrices.row_input, 1 - self.matrices.row_input];

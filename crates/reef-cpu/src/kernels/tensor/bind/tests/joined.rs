@@ -130,7 +130,7 @@ fn wrongly_packed_operand_is_refused() {
     let same = place(packed.bytes.max(all[2]));
     let inputs = [place(all[0]), same.clone()];
     let over = bind(&op, &BoundOperands { inputs: &inputs, output: &same, packed: true }, 2);
-    assert_eq!(over.unwrap_err().to_string(), "cpu: the output overlaps what is read");
+    assert_eq!(over.unwrap_err().to_string(), "output: cannot overlap what is read");
     let other = Arc::new(products().remove(0));
     let inputs = [0, 1].map(|k| place(other.inputs[k].bytes()));
     let output = place(other.output.bytes());
