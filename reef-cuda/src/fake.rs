@@ -433,10 +433,11 @@ mod tests {
             assert_eq!(error, format!("cuda: {want}"), "without {missing}");
         }
         let error = refused(&[], "split=131");
-        assert_eq!(error, "cuda: split=131: no part of 132 multiprocessors");
+        assert_eq!(error, "cuda option split: must be a part of 132 multiprocessors, got 131");
         let error = refused(&[], "split=200");
         let why = "cuda: cuDevSmResourceSplitByCount: unknown (code 914)";
-        assert_eq!(error, format!("cuda: split=200: no part of 132 multiprocessors ({why})"));
+        let want = "cuda option split: must be a part of 132 multiprocessors, got 200";
+        assert_eq!(error, format!("{want} ({why})"));
         assert_eq!(PARTS.load(Ordering::Relaxed), 0, "nothing is left open");
     }
 
@@ -589,11 +590,11 @@ mod tests {
         let (buffer, bytes) = device.open_shared(&handle(3)).unwrap();
         assert_eq!((bytes, buffer.address(), open()), (3 << 10, 3 << 44, 1));
         let said = device.open_shared(&handle(0)).unwrap_err().to_string();
-        let none = "no memory of another process: cuda: cuIpcOpenMemHandle_v2: CUDA_ERROR_INVALID_VALUE (code 1)";
+        let none = "handle: no memory of another process: cuda: cuIpcOpenMemHandle_v2: CUDA_ERROR_INVALID_VALUE (code 1)";
         assert_eq!((said.as_str(), open()), (none, 1));
         SHARED_ON.store(1, Ordering::Relaxed);
         let said = device.open_shared(&handle(3)).unwrap_err().to_string();
-        let other = "the memory of this handle is on cuda:1, not on cuda:0";
+        let other = "handle: must be of memory on cuda:0, got cuda:1";
         assert_eq!((said.as_str(), open()), (other, 1), "closed again");
         drop(buffer);
         assert_eq!(open(), 0);

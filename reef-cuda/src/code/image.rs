@@ -233,7 +233,7 @@ mod tests {
     fn file_that_is_not_an_image_is_refused() {
         for image in [b"".as_slice(), b"GIF89a", b"\x7fEL", b"//", b".v", b"\xff\xfe"] {
             let error = check(image).unwrap_err().to_string();
-            assert_eq!(error, "cuda: this is neither a CUBIN nor a fatbin nor PTX");
+            assert_eq!(error, "image: this is neither a CUBIN nor a fatbin nor PTX");
         }
     }
 

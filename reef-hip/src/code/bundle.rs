@@ -104,7 +104,7 @@ mod tests {
     fn a_bundle_for_others_says_for_whom() {
         let image = bundle(&[("hipv4-amdgcn-amd-amdhsa--gfx900", b"other")]);
         let error = unbundle(&image, &device()).unwrap_err().to_string();
-        assert_eq!(error, "hip: this bundle is for gfx900, the device is gfx906:sramecc+:xnack-");
+        assert_eq!(error, "bundle: is for gfx900, the device is gfx906:sramecc+:xnack-");
     }
 
     #[test]

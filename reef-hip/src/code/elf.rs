@@ -273,11 +273,11 @@ pub(crate) mod tests {
         }
         let refused = |flags| check(4, flags, 50221153).unwrap_err().to_string();
         let device = "the device is gfx906:sramecc+:xnack-";
-        assert_eq!(refused(0x52c), format!("hip: this code object is for gfx900, {device}"));
-        assert_eq!(refused(0x72f), format!("hip: this code object is for gfx906:xnack+, {device}"));
+        assert_eq!(refused(0x52c), format!("code object: is for gfx900, {device}"));
+        assert_eq!(refused(0x72f), format!("code object: is for gfx906:xnack+, {device}"));
         assert_eq!(
             refused(0x92f),
-            format!("hip: this code object is for gfx906:sramecc-, {device}")
+            format!("code object: is for gfx906:sramecc-, {device}")
         );
     }
 
@@ -315,7 +315,7 @@ pub(crate) mod tests {
         let mut file = code_object(4, ANY);
         file[18] = 62; // x86-64
         let error = CodeObject::parse(&file).err().unwrap().to_string();
-        assert_eq!(error, "hip: this ELF file is not for an AMD GPU");
+        assert_eq!(error, "code object: is not for an AMD GPU");
         assert!(CodeObject::parse(b"//\n.version 6.0\n").is_err());
     }
 

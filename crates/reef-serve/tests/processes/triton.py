@@ -308,7 +308,7 @@ def over_grpc(url, name, channel_args=None):
         assert stats.inference_stats.success.count >= 6 and stats.inference_stats.fail.count >= 1
         classes(client, grpc)
         agree(client.infer(MODEL, given(grpc), headers={"reef-class": "rt"}).as_numpy("logits"), "")
-        refused(lambda: client.infer(MODEL, given(grpc), headers={"reef-class": "x"}), "have: rt, be")
+        refused(lambda: client.infer(MODEL, given(grpc), headers={"reef-class": "x"}), "must be rt or be")
         at_once(client)
         overload(client)
         stream(client)
