@@ -58,8 +58,10 @@ pub(crate) fn visit_all<V: VisitAll>(names: &str, visit: V) -> Result<V::Output>
     let first = asked[0]; // there is one, if empty
     if let Some(other) = asked.iter().find(|other| other.name.backend != first.name.backend) {
         let (one, two) = (first.name.backend, other.name.backend);
-        let reason = format!("must be of one backend, got {one} and {two}");
-        return Err(Error::invalid(format!("devices {names:?}"), reason));
+        return Err(Error::invalid(
+            format!("devices {names:?}"),
+            format!("must be of one backend, got {one} and {two}"),
+        ));
     }
     with_device_of::<BuiltIn, _>(&first.name.text(), OpenRest { asked, visit })?
 }

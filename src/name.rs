@@ -42,8 +42,10 @@ impl<'a> DeviceName<'a> {
         let (device, options) = name.split_once('?').unwrap_or((name, ""));
         let (backend, ordinal) = device.split_once(':').unwrap_or((device, "0"));
         let ordinal = ordinal.parse().map_err(|_| {
-            let reason = format!("the ordinal must be a number, got {ordinal:?}");
-            Error::invalid(format!("device {name:?}"), reason)
+            Error::invalid(
+                format!("device {name:?}"),
+                format!("the ordinal must be a number, got {ordinal:?}"),
+            )
         })?;
         Ok(Self { backend, ordinal, options })
     }

@@ -53,8 +53,10 @@ impl Context {
         if ordinal == own {
             Ok((memory, bytes.saturating_sub((memory - begin) as usize)))
         } else {
-            let reason = format!("must be of memory on {BACKEND}:{own}, got {BACKEND}:{ordinal}");
-            Err(Error::invalid("handle", reason))
+            Err(Error::invalid(
+                "handle",
+                format!("must be of memory on {BACKEND}:{own}, got {BACKEND}:{ordinal}"),
+            ))
         }
     }
 }

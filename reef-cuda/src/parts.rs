@@ -210,8 +210,10 @@ fn divide(
         Err(error) => format!(" ({error})"),
     };
     let have = multiprocessors(&all);
-    let reason = format!("must be a part of {have} multiprocessors, got {units}{why}");
-    Err(Error::invalid(format!("{BACKEND} option {option}"), reason))
+    Err(Error::invalid(
+        format!("{BACKEND} option {option}"),
+        format!("must be a part of {have} multiprocessors, got {units}{why}"),
+    ))
 }
 
 fn multiprocessors(resource: &CUdevResource) -> u32 {

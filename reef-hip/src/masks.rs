@@ -36,8 +36,10 @@ impl Masks {
     /// `Invalid` if nothing would be left for one of the two: an empty mask means all units.
     pub(crate) fn split(units: u32, part: u32) -> Result<Self> {
         if part == 0 || part >= units {
-            let reason = format!("must be less than the device's {units} units, got {part}");
-            return Err(Error::invalid(format!("{BACKEND} option split"), reason));
+            return Err(Error::invalid(
+                format!("{BACKEND} option split"),
+                format!("must be less than the device's {units} units, got {part}"),
+            ));
         }
         let real_time = Some(mask(units, 0..part));
         Ok(Self { real_time, best_effort: mask(units, part..units) })

@@ -87,8 +87,10 @@ impl Modules for Context {
         let own = self.attribute(function, STATIC_SHARED)?;
         let most = self.device.shared_per_block;
         if own.checked_add(bytes).is_none_or(|sum| sum > most) {
-            let reason = format!("must be at most {most} bytes, got {own} + {bytes}");
-            return Err(Error::invalid("shared memory", reason));
+            return Err(Error::invalid(
+                "shared memory",
+                format!("must be at most {most} bytes, got {own} + {bytes}"),
+            ));
         }
         Ok(())
     }

@@ -70,8 +70,10 @@ impl<D: Device> Cluster<D> {
         }
         for (at, info) in infos.iter().enumerate().filter(|(_, info)| info.uuid.is_some()) {
             if let Some(first) = infos[..at].iter().position(|other| other.uuid == info.uuid) {
-                let reason = format!("must differ, both are {}", info.name);
-                return Err(Error::invalid(format!("devices {first} and {at}"), reason));
+                return Err(Error::invalid(
+                    format!("devices {first} and {at}"),
+                    format!("must differ, both are {}", info.name),
+                ));
             }
         }
         let ledger = Ledger::new(infos.iter().map(|info| info.memory));

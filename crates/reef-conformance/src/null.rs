@@ -101,11 +101,10 @@ impl Buffer {
         let have = self.bytes().len();
         match offset.checked_add(bytes) {
             Some(end) if end <= have => Ok(offset..end),
-            _ => {
-                let reason =
-                    format!("must be inside a buffer of {have} bytes, got {bytes} at {offset}");
-                Err(Error::invalid("range", reason))
-            }
+            _ => Err(Error::invalid(
+                "range",
+                format!("must be inside a buffer of {have} bytes, got {bytes} at {offset}"),
+            )),
         }
     }
 

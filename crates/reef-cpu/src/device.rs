@@ -123,8 +123,10 @@ impl Device for Cpu {
         let (have, want) = (blocks.total(), launch.blocks());
         if have != want || blocks.node() != 0 {
             let node = blocks.node();
-            let reason = format!("must be of launch 0 of {want}, got those of {node} of {have}");
-            return Err(Error::invalid("blocks", reason));
+            return Err(Error::invalid(
+                "blocks",
+                format!("must be of launch 0 of {want}, got those of {node} of {have}"),
+            ));
         }
         Ok(Checkpoint::of_left(blocks))
     }

@@ -82,8 +82,10 @@ impl Options {
             "uuid" => self.uuid = Some(uuid(value)?),
             _ => {
                 let (have, meant) = (KEYS.join(", "), did_you_mean(key, KEYS));
-                let reason = format!("unknown (have: {have}){meant}");
-                return Err(Error::invalid(format!("cpu option {key:?}"), reason));
+                return Err(Error::invalid(
+                    format!("cpu option {key:?}"),
+                    format!("unknown (have: {have}){meant}"),
+                ));
             }
         }
         Ok(())
@@ -98,8 +100,10 @@ fn number(key: &str, value: &str, min: u32, max: u32) -> Result<u32> {
 }
 
 fn out_of_range(key: &str, min: u32, max: u32, got: &dyn fmt::Debug) -> Error {
-    let reason = format!("must be a number from {min} to {max}, got {got:?}");
-    Error::invalid(format!("cpu option {key}"), reason)
+    Error::invalid(
+        format!("cpu option {key}"),
+        format!("must be a number from {min} to {max}, got {got:?}"),
+    )
 }
 
 fn pads(value: &str) -> Result<bool> {
@@ -117,8 +121,7 @@ fn uuid(value: &str) -> Result<[u8; 16]> {
     let is_hex = value.len() == 32 && value.bytes().all(|digit| digit.is_ascii_hexdigit());
     let number = is_hex.then(|| u128::from_str_radix(value, 16).ok()).flatten();
     number.map(u128::to_be_bytes).ok_or_else(|| {
-        let reason = format!("must be 32 hexadecimal digits, got {value:?}");
-        Error::invalid("cpu option uuid", reason)
+        Error::invalid("cpu option uuid", format!("must be 32 hexadecimal digits, got {value:?}"))
     })
 }
 

@@ -61,8 +61,7 @@ fn check_record(record: &Checkpoint, work: &Work) -> Result<()> {
     if have == want {
         return Ok(());
     }
-    let reason = format!("must be of a launch of {want} blocks, got {have}");
-    Err(Error::invalid("checkpoint", reason))
+    Err(Error::invalid("checkpoint", format!("must be of a launch of {want} blocks, got {have}")))
 }
 
 impl reef_core::Queue for Queue {
@@ -101,8 +100,10 @@ impl reef_core::Queue for Queue {
 
     fn fill(&mut self, seq: Seq, fill: &Fill<Cpu>) -> Result<()> {
         if !fill.bytes.is_multiple_of(4) {
-            let reason = format!("must be of whole words, got {} bytes", fill.bytes);
-            return Err(Error::invalid("fill", reason));
+            return Err(Error::invalid(
+                "fill",
+                format!("must be of whole words, got {} bytes", fill.bytes),
+            ));
         }
         self.push(seq, Work::Fill(fill.clone()), None, None)
     }

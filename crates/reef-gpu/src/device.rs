@@ -301,8 +301,10 @@ impl<V: Vendor> Device for Gpu<V> {
             Command::Launch(launch) => std::slice::from_ref(launch),
             Command::Graph(graph) => graph.launches(),
             _ => {
-                let reason = "must be a launch or a graph to have blocks left";
-                return Err(Error::invalid("command", reason));
+                return Err(Error::invalid(
+                    "command",
+                    "must be a launch or a graph to have blocks left",
+                ));
             }
         };
         Checkpoint::of_blocks(self.context(), launches.iter().map(Launch::blocks), blocks)

@@ -58,8 +58,10 @@ impl<D: Operators> LoadedProgram<D> {
         let kernels = device.program_kernels(&program)?;
         let (have, want) = (kernels.len(), program.calls().len());
         if have != want {
-            let reason = format!("must be one for each of {want} calls, got {have}");
-            return Err(Error::invalid("kernels", reason));
+            return Err(Error::invalid(
+                "kernels",
+                format!("must be one for each of {want} calls, got {have}"),
+            ));
         }
         Ok(Self { device: device.clone(), program, kernels, token: Arc::default() })
     }
@@ -88,8 +90,10 @@ impl<D: Operators> LoadedProgram<D> {
         let calls = self.program.calls();
         if arguments.len() != calls.len() {
             let (have, want) = (arguments.len(), calls.len());
-            let reason = format!("must be those of {want} calls, got {have}");
-            return Err(Error::invalid("arguments", reason));
+            return Err(Error::invalid(
+                "arguments",
+                format!("must be those of {want} calls, got {have}"),
+            ));
         }
         let calls = calls.iter().zip(&self.kernels).zip(arguments);
         calls.map(|((call, kernel), parts)| self.launch(call, kernel, parts)).collect()
@@ -122,13 +126,17 @@ impl<D: Operators> LoadedProgram<D> {
             return Err(Error::Unsupported { backend: D::NAME, what });
         }
         if given != want {
-            let reason = format!("must have {want} arguments, got {given}");
-            return Err(Error::invalid(format!("kernel {name}"), reason));
+            return Err(Error::invalid(
+                format!("kernel {name}"),
+                format!("must have {want} arguments, got {given}"),
+            ));
         }
         let blocks: u128 = call.grid.iter().map(|&n| u128::from(n)).product();
         if blocks > u128::from(u32::MAX) {
-            let reason = format!("must have at most {} blocks, got {blocks}", u32::MAX);
-            return Err(Error::invalid(format!("kernel {name}"), reason));
+            return Err(Error::invalid(
+                format!("kernel {name}"),
+                format!("must have at most {} blocks, got {blocks}", u32::MAX),
+            ));
         }
         let fits = |(part, &bytes): (&RegionPart<'_, D>, &usize)| self.holds(part, bytes);
         match parts.iter().zip(&call.args).position(|given| !fits(given)) {

@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn invalid_argument_has_fields_and_one_line() {
-        let error = Error::invalid(format!("command {}", 3), "must be a launch");
+        let error = Error::invalid("command 3".to_owned(), "must be a launch");
         assert_eq!(error.to_string(), "command 3: must be a launch");
         let Error::Invalid(invalid) = &error else { panic!("{error}") };
         let fields = (invalid.argument.as_ref(), invalid.reason.as_ref());

@@ -99,12 +99,16 @@ impl Config {
     pub(crate) fn check(&self) -> Result<()> {
         let (capacity, max) = (self.capacity, Self::MAX_CAPACITY);
         if !capacity.is_power_of_two() || capacity > max {
-            let reason = format!("must be a power of two up to {max}, got {capacity}");
-            return Err(Error::invalid("capacity", reason));
+            return Err(Error::invalid(
+                "capacity",
+                format!("must be a power of two up to {max}, got {capacity}"),
+            ));
         }
         if !(1..=MAX_WINDOW).contains(&self.window) {
-            let reason = format!("must be from 1 to {MAX_WINDOW}, got {}", self.window);
-            return Err(Error::invalid("window", reason));
+            return Err(Error::invalid(
+                "window",
+                format!("must be from 1 to {MAX_WINDOW}, got {}", self.window),
+            ));
         }
         Ok(())
     }

@@ -46,8 +46,10 @@ impl<B: Backend> Parked<B> {
     /// not of a launch or a graph; if `completed` is 2⁶² or more.
     pub fn new(completed: Seq, commands: Vec<Command<B>>, partial: Option<Blocks>) -> Result<Self> {
         if completed.0 >= MAX_COMPLETED {
-            let reason = format!("must be below 2^62, got {}", completed.0);
-            return Err(Error::invalid("position", reason));
+            return Err(Error::invalid(
+                "position",
+                format!("must be below 2^62, got {}", completed.0),
+            ));
         }
         for (position, command) in (completed.0..).zip(&commands) {
             check_parks(position, command)?;
@@ -90,6 +92,8 @@ fn check_parks<B: Backend>(position: u64, command: &Command<B>) -> Result<()> {
         Command::Host(_) => "a host function",
         Command::Record(_) | Command::Wait(_) => "an event",
     };
-    let reason = format!("{what} can't be parked; restore the queue until it has run");
-    Err(Error::invalid(format!("command {position}"), reason))
+    Err(Error::invalid(
+        format!("command {position}"),
+        format!("{what} can't be parked; restore the queue until it has run"),
+    ))
 }

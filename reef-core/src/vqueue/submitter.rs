@@ -131,8 +131,10 @@ impl<D: Device> Submitter<D> {
             return Ok(());
         }
         let submitted = self.submitted().0;
-        let reason = format!("must be one of {submitted} that were submitted, got {}", seq.0);
-        Err(Error::invalid("position", reason))
+        Err(Error::invalid(
+            "position",
+            format!("must be one of {submitted} that were submitted, got {}", seq.0),
+        ))
     }
 
     /// Returns whether the command has finished or never will.

@@ -32,8 +32,7 @@ pub(crate) fn unbundle<'a>(image: &'a [u8], device: &Target) -> Result<&'a [u8]>
         None => {
             let have: Vec<_> = entries.iter().map(|(target, _)| target.to_string()).collect();
             let have = have.join(", ");
-            let reason = format!("is for {have}, the device is {device}");
-            Err(Error::invalid("bundle", reason))
+            Err(Error::invalid("bundle", format!("is for {have}, the device is {device}")))
         }
     }
 }

@@ -275,10 +275,7 @@ pub(crate) mod tests {
         let device = "the device is gfx906:sramecc+:xnack-";
         assert_eq!(refused(0x52c), format!("code object: is for gfx900, {device}"));
         assert_eq!(refused(0x72f), format!("code object: is for gfx906:xnack+, {device}"));
-        assert_eq!(
-            refused(0x92f),
-            format!("code object: is for gfx906:sramecc-, {device}")
-        );
+        assert_eq!(refused(0x92f), format!("code object: is for gfx906:sramecc-, {device}"));
     }
 
     #[test]

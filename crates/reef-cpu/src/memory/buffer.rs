@@ -127,9 +127,10 @@ impl Buffer {
             Some(end) if end <= self.bytes() => Ok(()),
             _ => {
                 let have = self.bytes();
-                let reason =
-                    format!("must be inside a buffer of {have} bytes, got {bytes} at {offset}");
-                Err(Error::invalid("range", reason))
+                Err(Error::invalid(
+                    "range",
+                    format!("must be inside a buffer of {have} bytes, got {bytes} at {offset}"),
+                ))
             }
         }
     }

@@ -140,9 +140,10 @@ impl<V: Vendor> Buffer<V> {
         let end = offset.checked_add(bytes);
         if end.is_none_or(|end| end > self.0.bytes) {
             let have = self.0.bytes;
-            let reason =
-                format!("must be inside a buffer of {have} bytes, got {bytes} at {offset}");
-            return Err(Error::invalid("range", reason));
+            return Err(Error::invalid(
+                "range",
+                format!("must be inside a buffer of {have} bytes, got {bytes} at {offset}"),
+            ));
         }
         Ok(self.0.device + offset as u64)
     }

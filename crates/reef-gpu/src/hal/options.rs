@@ -162,8 +162,10 @@ impl Options {
             ("warpgroups", _) => return Err(bad(backend, key, "on or off", value)),
             _ => {
                 let (have, meant) = (KEYS.join(", "), did_you_mean(key, KEYS));
-                let reason = format!("unknown (have: {have}){meant}");
-                return Err(Error::invalid(format!("{backend} option {key:?}"), reason));
+                return Err(Error::invalid(
+                    format!("{backend} option {key:?}"),
+                    format!("unknown (have: {have}){meant}"),
+                ));
             }
         }
         Ok(())

@@ -37,8 +37,10 @@ pub(crate) fn fill_launch<V: Vendor>(gpu: &Gpu<V>, fill: &Fill<Gpu<V>>) -> Resul
     let to = fill.buffer.range(fill.offset, fill.bytes)?;
     if !fill.bytes.is_multiple_of(4) || !to.is_multiple_of(4) {
         let (bytes, offset) = (fill.bytes, fill.offset);
-        let reason = format!("must be of whole words, got {bytes} bytes at {offset}");
-        return Err(Error::invalid("fill", reason));
+        return Err(Error::invalid(
+            "fill",
+            format!("must be of whole words, got {bytes} bytes at {offset}"),
+        ));
     }
     let (chunk, blocks) = divide(fill.bytes);
     let args = Args::new(&[to, fill.bytes as u64 / 4, fill.word.into(), chunk as u64 / 4]);

@@ -160,11 +160,13 @@ impl<V: Vendor> Checkpoint<V> {
         let end = blocks.ranges().last().map_or(0, |range| range.end);
         if blocks.total() != total || end > own || blocks.node() >= launches.len() {
             let (have, node) = (blocks.total(), blocks.node());
-            let reason = format!(
-                "must be of a launch of a command of {total}, \
-                 got those up to {end} of launch {node} of one of {have}"
-            );
-            return Err(Error::invalid("blocks", reason));
+            return Err(Error::invalid(
+                "blocks",
+                format!(
+                    "must be of a launch of a command of {total}, \
+                     got those up to {end} of launch {node} of one of {have}"
+                ),
+            ));
         }
         let later = launches[blocks.node() + 1..].iter().sum();
         let segment = match blocks.ranges() {
@@ -186,8 +188,10 @@ impl<V: Vendor> Checkpoint<V> {
         if have == want {
             return Ok(());
         }
-        let reason = format!("must be of a launch of {want} blocks, got {have}");
-        Err(Error::invalid("checkpoint", reason))
+        Err(Error::invalid(
+            "checkpoint",
+            format!("must be of a launch of {want} blocks, got {have}"),
+        ))
     }
 
     /// The first launch of the graph that has something left.

@@ -100,11 +100,13 @@ impl<V: Vendor> Guarded<V> {
             });
         };
         if launch.blocks() > MAX_BLOCKS {
-            let reason = format!(
-                "must have at most {MAX_BLOCKS} blocks to be preemptible, got {}",
-                launch.blocks()
-            );
-            return Err(Error::invalid("grid", reason));
+            return Err(Error::invalid(
+                "grid",
+                format!(
+                    "must have at most {MAX_BLOCKS} blocks to be preemptible, got {}",
+                    launch.blocks()
+                ),
+            ));
         }
         let (list_in, first) = match &segment.list {
             Some(list) => (list.list.address() + u64::from(segment.first) * 4, 0),

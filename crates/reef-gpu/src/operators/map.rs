@@ -70,8 +70,10 @@ pub(super) fn linear<V: Vendor>(
     op: &Linear,
 ) -> Result<Vec<Launch<Gpu<V>>>> {
     if bound.input.pixels() != op.input.batch || bound.output.pixels() != op.input.batch {
-        let reason = format!("must be of one pixel, got {:?} to {:?}", op.input, op.output);
-        return Err(Error::invalid("linear layer", reason));
+        return Err(Error::invalid(
+            "linear layer",
+            format!("must be of one pixel, got {:?} to {:?}", op.input, op.output),
+        ));
     }
     if op.output.channels > MAX_OUTPUTS {
         let have = op.output.channels;

@@ -124,13 +124,17 @@ pub(super) fn is_planar(tensor: &Tensor) -> bool {
 fn check(tensor: &Tensor) -> Result<()> {
     if tensor.elements() == 0 || tensor.storage_elements() >= MAX_ELEMENTS {
         let (most, got) = (MAX_ELEMENTS - 1, tensor.storage_elements());
-        let reason = format!("must have from 1 to {most} elements, got {got}");
-        return Err(Error::invalid("tensor", reason));
+        return Err(Error::invalid(
+            "tensor",
+            format!("must have from 1 to {most} elements, got {got}"),
+        ));
     }
     if tensor.first + tensor.channels > tensor.of {
         let Tensor { first, channels, of, .. } = tensor;
-        let reason = format!("must be inside of {of}, got {channels} from {first} on");
-        return Err(Error::invalid("channels", reason));
+        return Err(Error::invalid(
+            "channels",
+            format!("must be inside of {of}, got {channels} from {first} on"),
+        ));
     }
     Ok(())
 }
@@ -140,14 +144,17 @@ pub(super) fn check_window(window: &Window, input: &Tensor, output: &Tensor) -> 
     let extent = [input.height, input.width];
     let too_large = (0..2).any(|i| window.size[i] > extent[i] + 2 * window.padding[i]);
     if window.stride.contains(&0) || window.size.contains(&0) || too_large {
-        let reason = format!("must fit into {extent:?} and move, got {window:?}");
-        return Err(Error::invalid("window", reason));
+        return Err(Error::invalid(
+            "window",
+            format!("must fit into {extent:?} and move, got {window:?}"),
+        ));
     }
     let [height, width] = window.over(extent);
     if [input.batch, height, width] != [output.batch, output.height, output.width] {
-        let reason =
-            format!("must be {height}x{width}, as {window:?} makes of {input:?}, got {output:?}");
-        return Err(Error::invalid("output", reason));
+        return Err(Error::invalid(
+            "output",
+            format!("must be {height}x{width}, as {window:?} makes of {input:?}, got {output:?}"),
+        ));
     }
     Ok(())
 }
@@ -156,8 +163,10 @@ pub(super) fn check_window(window: &Window, input: &Tensor, output: &Tensor) -> 
 pub(super) fn check_same(input: &Tensor, output: &Tensor) -> Result<()> {
     if input.shape() != output.shape() {
         let (want, got) = (input.shape(), output.shape());
-        let reason = format!("must be {want:?}, as the input is, got {got:?}");
-        return Err(Error::invalid("output", reason));
+        return Err(Error::invalid(
+            "output",
+            format!("must be {want:?}, as the input is, got {got:?}"),
+        ));
     }
     Ok(())
 }

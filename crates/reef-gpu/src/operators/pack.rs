@@ -45,10 +45,12 @@ pub(super) fn pack(op: &Op, element: Element, weights: &[f32], bias: &[f32]) -> 
     let (have, want) = ([weights.len(), bias.len()], op.constants());
     if have != want {
         let ([weights, biases], [want_weights, want_biases]) = (have, want);
-        let reason = format!(
-            "must be {want_weights} weights and {want_biases} biases, got {weights} and {biases}"
-        );
-        return Err(Error::invalid("constants", reason));
+        return Err(Error::invalid(
+            "constants",
+            format!(
+                "must be {want_weights} weights and {want_biases} biases, got {weights} and {biases}"
+            ),
+        ));
     }
     let mut packed = vec![0; bytes];
     let (to, biases) = packed.split_at_mut(start);
@@ -107,8 +109,10 @@ fn tiles(op: &Conv2d, element: Element) -> Result<Option<ImplicitGemm>> {
     let groups = op.groups;
     let divides = |channels: usize| groups > 0 && channels.is_multiple_of(groups);
     if !divides(op.input.channels) || !divides(op.output.channels) {
-        let reason = format!("must divide the channels, got {groups} of {op:?}");
-        return Err(Error::invalid("groups", reason));
+        return Err(Error::invalid(
+            "groups",
+            format!("must divide the channels, got {groups} of {op:?}"),
+        ));
     }
     Ok(ImplicitGemm::new(op, element))
 }

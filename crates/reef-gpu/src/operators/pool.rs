@@ -18,8 +18,10 @@ pub(super) fn build<V: Vendor>(bound: &BoundOp<'_, V>, op: &Pool2d) -> Result<Ve
     check_window(&op.window, &op.input, &op.output)?;
     if op.input.channels != op.output.channels {
         let (from, to) = (op.input.channels, op.output.channels);
-        let reason = format!("must be {from}, as in the input, got {to}");
-        return Err(Error::invalid("channels of the output", reason));
+        return Err(Error::invalid(
+            "channels of the output",
+            format!("must be {from}, as in the input, got {to}"),
+        ));
     }
     let fours = bound.input.is_in_fours() && bound.output.is_in_fours();
     let channels = op.output.channels / if fours { 4 } else { 1 };

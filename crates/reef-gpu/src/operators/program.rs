@@ -45,8 +45,10 @@ fn unguarded<V: Vendor>(gpu: &Gpu<V>, source: &str) -> Result<Module<V>> {
 
 fn find<V: Vendor>(files: &[SourceFile], modules: &[Module<V>], call: &Call) -> Result<Kernel<V>> {
     let Some(module) = modules.get(call.file) else {
-        let reason = format!("no file {}", call.file);
-        return Err(Error::invalid(format!("kernel {}", call.kernel), reason));
+        return Err(Error::invalid(
+            format!("kernel {}", call.kernel),
+            format!("no file {}", call.file),
+        ));
     };
     let kernel = module.kernel(&call.kernel).map_err(|error| match error {
         Error::NotFound(why) => Error::NotFound(format!("{}: {why}", files[call.file].name)),

@@ -140,10 +140,10 @@ fn constants<V: Vendor>(op: &Op, element: Element, buffer: Option<&Buffer<V>>) -
     match buffer {
         Some(buffer) if have >= bytes => Ok([buffer.address(), buffer.address() + weights as u64]),
         None if bytes == 0 => Ok([0; 2]),
-        _ => {
-            let reason = format!("must have at least {bytes} bytes, got {have}");
-            Err(Error::invalid("constants", reason))
-        }
+        _ => Err(Error::invalid(
+            "constants",
+            format!("must have at least {bytes} bytes, got {have}"),
+        )),
     }
 }
 

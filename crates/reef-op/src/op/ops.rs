@@ -32,9 +32,10 @@ impl Conv2d {
         let channels = [self.input.channels, self.output.channels];
         if self.groups == 0 || channels.iter().any(|n| !n.is_multiple_of(self.groups)) {
             let [inputs, outputs] = channels;
-            let reason =
-                format!("must divide {inputs} and {outputs} channels, got {}", self.groups);
-            return Err(Error::invalid("groups", reason));
+            return Err(Error::invalid(
+                "groups",
+                format!("must divide {inputs} and {outputs} channels, got {}", self.groups),
+            ));
         }
         Ok(())
     }
@@ -69,8 +70,10 @@ impl Pool2d {
     fn check_numbers(&self) -> Result<()> {
         let [input, output] = [self.input.layout, self.output.layout].map(Layout::quantized);
         if input != output {
-            let reason = format!("must be the pool's input, {input:?}, got {output:?}");
-            return Err(Error::invalid("numbers of 8 bits", reason));
+            return Err(Error::invalid(
+                "numbers of 8 bits",
+                format!("must be the pool's input, {input:?}, got {output:?}"),
+            ));
         }
         Ok(())
     }
@@ -220,8 +223,10 @@ impl Op {
         }
         let [weights, _] = self.constants();
         if weights > MAX_ELEMENTS {
-            let reason = format!("must be at most {MAX_ELEMENTS}, got {weights}");
-            return Err(Error::invalid("weights", reason));
+            return Err(Error::invalid(
+                "weights",
+                format!("must be at most {MAX_ELEMENTS}, got {weights}"),
+            ));
         }
         Ok(())
     }

@@ -103,15 +103,19 @@ impl Tensor {
         }
         let too_large = shape.into_iter().chain([of]).any(|size| size > MAX_SIZE);
         if too_large || self.storage_elements() > MAX_ELEMENTS {
-            let reason = format!(
-                "must have at most {MAX_ELEMENTS} elements and sizes up to {MAX_SIZE}, \
-                 got {shape:?} in {of} channels"
-            );
-            return Err(Error::invalid("tensor", reason));
+            return Err(Error::invalid(
+                "tensor",
+                format!(
+                    "must have at most {MAX_ELEMENTS} elements and sizes up to {MAX_SIZE}, \
+                     got {shape:?} in {of} channels"
+                ),
+            ));
         }
         if first > of - channels.min(of) || channels > of {
-            let reason = format!("must be inside of {of}, got {channels} from {first} on");
-            return Err(Error::invalid("channels", reason));
+            return Err(Error::invalid(
+                "channels",
+                format!("must be inside of {of}, got {channels} from {first} on"),
+            ));
         }
         Ok(())
     }
@@ -150,11 +154,13 @@ impl Window {
         let moves = self.size.into_iter().chain(self.stride);
         let bounded = moves.clone().chain(self.padding).all(|size| size <= MAX_SIZE);
         if !bounded || moves.clone().any(|size| size == 0) {
-            let reason = format!(
-                "must have sizes and strides from 1 to {MAX_SIZE}, and no larger padding, \
-                 got {self:?}"
-            );
-            return Err(Error::invalid("window", reason));
+            return Err(Error::invalid(
+                "window",
+                format!(
+                    "must have sizes and strides from 1 to {MAX_SIZE}, and no larger padding, \
+                     got {self:?}"
+                ),
+            ));
         }
         Ok(())
     }

@@ -79,8 +79,10 @@ impl TensorOp {
         let Self { kind, inputs, output } = self;
         for spec in inputs.iter().chain([output]) {
             if spec.elements() > MAX_ELEMENTS {
-                let reason = format!("must have at most {MAX_ELEMENTS} elements, got {spec}");
-                return Err(Error::invalid("tensor", reason));
+                return Err(Error::invalid(
+                    "tensor",
+                    format!("must have at most {MAX_ELEMENTS} elements, got {spec}"),
+                ));
             }
         }
         match kind {
@@ -152,8 +154,10 @@ impl TensorOp {
         let whole =
             range.start.is_multiple_of(self.grain()) && range.len().is_multiple_of(self.grain());
         if !is_described || !whole || range.end > self.output.elements() {
-            let reason = format!("{range:?} cannot be of {} to {}", self.name(), self.output);
-            return Err(Error::invalid("outputs", reason));
+            return Err(Error::invalid(
+                "outputs",
+                format!("{range:?} cannot be of {} to {}", self.name(), self.output),
+            ));
         }
         Ok(self.compute_checked(inputs, range, stop))
     }

@@ -71,8 +71,10 @@ impl Workers {
             return Err(Error::invalid(argument, "no such file"));
         }
         if matches!(address, Address::Shared(_)) {
-            let reason = "must be HOST:PORT or unix:PATH, got shared memory";
-            return Err(Error::invalid("programs", reason));
+            return Err(Error::invalid(
+                "programs",
+                "must be HOST:PORT or unix:PATH, got shared memory",
+            ));
         }
         let listener = Listener::bind(address, &options.security)?;
         let (tls, tokens) = (options.security.tls()?, options.security.tokens()?);

@@ -66,9 +66,10 @@ impl Buffer {
             Some(end) if end <= self.bytes => Ok(offset..end),
             _ => {
                 let have = self.bytes;
-                let reason =
-                    format!("must be inside a buffer of {have} bytes, got {bytes} at {offset}");
-                Err(Error::invalid("range", reason))
+                Err(Error::invalid(
+                    "range",
+                    format!("must be inside a buffer of {have} bytes, got {bytes} at {offset}"),
+                ))
             }
         }
     }

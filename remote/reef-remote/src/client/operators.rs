@@ -153,12 +153,14 @@ impl Operators for Remote {
         op.check()?;
         let [want_weights, want_bias] = op.constants();
         if [weights.len(), bias.len()] != [want_weights, want_bias] {
-            let reason = format!(
-                "must be {want_weights} weights and {want_bias} biases, got {} and {}",
-                weights.len(),
-                bias.len()
-            );
-            return Err(Error::invalid("constants", reason));
+            return Err(Error::invalid(
+                "constants",
+                format!(
+                    "must be {want_weights} weights and {want_bias} biases, got {} and {}",
+                    weights.len(),
+                    bias.len()
+                ),
+            ));
         }
         self.stage([weights, bias])?;
         let weights = weights.len() as u64;

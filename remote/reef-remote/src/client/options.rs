@@ -36,8 +36,10 @@ impl Options {
         })?;
         let address = address.parse().map_err(|e| invalid(format!("remote {e}")))?;
         if device.is_empty() || device.starts_with("remote") || device.contains(['*', ',']) {
-            let reason = format!("must be one device of the server, got {device:?}");
-            return Err(Error::invalid("remote device", reason));
+            return Err(Error::invalid(
+                "remote device",
+                format!("must be one device of the server, got {device:?}"),
+            ));
         }
         let mut read = Self { address: Some(address), device: device.into(), ..Self::default() };
         for option in options.split('&').filter(|option| !option.is_empty()) {
@@ -55,10 +57,12 @@ impl Options {
                 }
                 _ => {
                     let keys = "remote.token_file, remote.ca, remote.emulate or remote.spin";
-                    let reason = format!(
-                        "must be {keys}, got {key:?}; the server opens the device with its own"
-                    );
-                    return Err(Error::invalid("option of a remote device", reason));
+                    return Err(Error::invalid(
+                        "option of a remote device",
+                        format!(
+                            "must be {keys}, got {key:?}; the server opens the device with its own"
+                        ),
+                    ));
                 }
             }
         }

@@ -493,11 +493,14 @@ fn raw<'a, D: Operators>(
     let blocks: u128 = grid.iter().map(|&n| u128::from(n)).product();
     if args.len() > Args::MAX || blocks > u128::from(u32::MAX) {
         let (words, most) = (args.len(), Args::MAX);
-        let reason = format!(
-            "must have at most {} blocks and {most} words, got {blocks} and {words}",
-            u32::MAX
-        );
-        return Err(Error::invalid("launch", reason).into());
+        return Err(Error::invalid(
+            "launch",
+            format!(
+                "must have at most {} blocks and {most} words, got {blocks} and {words}",
+                u32::MAX
+            ),
+        )
+        .into());
     }
     let mut kept = Vec::new();
     let words: Vec<u64> = args
@@ -533,8 +536,11 @@ fn check_append<'a, D: Operators>(
     if cells.is_some_and(|cells| cells <= room) {
         return Ok(());
     }
-    let reason = format!("must have a cell for each of {grid:?} blocks, got {room}");
-    Err(Error::invalid("append", reason).into())
+    Err(Error::invalid(
+        "append",
+        format!("must have a cell for each of {grid:?} blocks, got {room}"),
+    )
+    .into())
 }
 
 fn not_prepared() -> Fault {

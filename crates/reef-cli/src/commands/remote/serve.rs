@@ -98,8 +98,10 @@ where
     V: Visit<Output = reef::Result<Arc<dyn DeviceHost>>>,
 {
     if name.starts_with("remote") || name.contains('?') {
-        let reason = format!("must be one of this machine, without options, got {name:?}");
-        return Err(reef::Error::invalid("device", reason));
+        return Err(reef::Error::invalid(
+            "device",
+            format!("must be one of this machine, without options, got {name:?}"),
+        ));
     }
     with_device(name, visit)?
 }

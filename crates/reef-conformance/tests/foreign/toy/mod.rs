@@ -140,10 +140,10 @@ fn check(buffer: &Buffer, offset: usize, bytes: usize) -> Result<()> {
     let have = buffer.lock().unwrap().len();
     match offset.checked_add(bytes) {
         Some(end) if end <= have => Ok(()),
-        _ => {
-            let reason = format!("must be inside of {have} bytes, got {bytes} at {offset}");
-            Err(Error::invalid("range", reason))
-        }
+        _ => Err(Error::invalid(
+            "range",
+            format!("must be inside of {have} bytes, got {bytes} at {offset}"),
+        )),
     }
 }
 

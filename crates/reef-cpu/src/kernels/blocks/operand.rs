@@ -130,14 +130,18 @@ pub(in crate::kernels) fn check_window(
     let extent = [input.height, input.width];
     let too_large = (0..2).any(|i| window.size[i] > extent[i] + 2 * window.padding[i]);
     if window.stride.contains(&0) || window.size.contains(&0) || too_large {
-        let reason = format!("must fit into {extent:?} and move, got {window:?}");
-        return Err(Error::invalid("window", reason));
+        return Err(Error::invalid(
+            "window",
+            format!("must fit into {extent:?} and move, got {window:?}"),
+        ));
     }
     let want = [input.batch, window.over(extent)[0], window.over(extent)[1]];
     let have = [output.batch, output.height, output.width];
     if want != have {
-        let reason = format!("must be {want:?}, as the window gives, got {have:?}");
-        return Err(Error::invalid("output", reason));
+        return Err(Error::invalid(
+            "output",
+            format!("must be {want:?}, as the window gives, got {have:?}"),
+        ));
     }
     Ok(())
 }

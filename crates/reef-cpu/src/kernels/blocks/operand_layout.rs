@@ -17,8 +17,10 @@ impl OperandMemory {
     /// Checks that it holds a storage of `bytes` bytes, which only this device changes.
     pub(in crate::kernels) fn check(&self, bytes: usize) -> Result<()> {
         if !self.offset.is_multiple_of(64) {
-            let reason = format!("must be a multiple of 64, got {}", self.offset);
-            return Err(Error::invalid("offset", reason));
+            return Err(Error::invalid(
+                "offset",
+                format!("must be a multiple of 64, got {}", self.offset),
+            ));
         }
         if self.buffer.is_adopted() {
             return Err(unsupported("operands in adopted host memory, which others may change"));
@@ -36,8 +38,10 @@ impl OperandMemory {
 /// Blocks fit a launch.
 pub(in crate::kernels) fn grid(blocks: usize) -> Result<u32> {
     u32::try_from(blocks).map_err(|_| {
-        let reason = format!("must be at most {} in one launch, got {blocks}", u32::MAX);
-        Error::invalid("blocks", reason)
+        Error::invalid(
+            "blocks",
+            format!("must be at most {} in one launch, got {blocks}", u32::MAX),
+        )
     })
 }
 

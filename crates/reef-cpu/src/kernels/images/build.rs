@@ -87,8 +87,10 @@ fn linear(
 ) -> Result<(Kernel, u32)> {
     for Tensor { height, width, .. } in [op.input, op.output] {
         if [height, width] != [1, 1] {
-            let reason = format!("must be of one pixel, got {height}x{width}");
-            return Err(Error::invalid("linear layer", reason));
+            return Err(Error::invalid(
+                "linear layer",
+                format!("must be of one pixel, got {height}x{width}"),
+            ));
         }
     }
     Operand::new(input, op.input)?;
@@ -102,8 +104,10 @@ fn check_constants(op: &Op, constants: Option<Buffer>) -> Result<Buffer> {
     let have = constants.as_ref().map_or(0, Buffer::bytes);
     let want = packed_len(op) * size_of::<f32>();
     if have < want {
-        let reason = format!("must have at least {want} bytes, got {have}");
-        return Err(Error::invalid("constants", reason));
+        return Err(Error::invalid(
+            "constants",
+            format!("must have at least {want} bytes, got {have}"),
+        ));
     }
     constants.map_or_else(|| Buffer::zeroed(0), Ok)
 }

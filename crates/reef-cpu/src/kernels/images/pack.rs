@@ -45,12 +45,14 @@ pub(crate) fn pack(op: &Op, weights: &[f32], bias: &[f32]) -> Result<Buffer> {
     let len = packed_len(op);
     let [want_weights, want_bias] = op.constants();
     if [weights.len(), bias.len()] != [want_weights, want_bias] {
-        let reason = format!(
-            "must be {want_weights} weights and {want_bias} biases, got {} and {}",
-            weights.len(),
-            bias.len()
-        );
-        return Err(Error::invalid("constants", reason));
+        return Err(Error::invalid(
+            "constants",
+            format!(
+                "must be {want_weights} weights and {want_bias} biases, got {} and {}",
+                weights.len(),
+                bias.len()
+            ),
+        ));
     }
     let buffer = Buffer::zeroed(len * size_of::<f32>())?;
     // SAFETY: the buffer is new, so nothing else reads or writes it, and it is `len` floats long.

@@ -61,10 +61,10 @@ fn pixels_of_a_factor(op: &Multiply) -> Result<usize> {
     match have {
         _ if have == wanted => Ok(1),
         _ if have == [batch, channels, 1, 1] => Ok(height * width),
-        _ => {
-            let reason = format!("must be {wanted:?}, or of one pixel, got {have:?}");
-            Err(Error::invalid("factor", reason))
-        }
+        _ => Err(Error::invalid(
+            "factor",
+            format!("must be {wanted:?}, or of one pixel, got {have:?}"),
+        )),
     }
 }
 
@@ -85,8 +85,10 @@ impl Pointwise {
     ) -> Result<Self> {
         let (from, to) = (input.1.shape(), output.1.shape());
         if from != to {
-            let reason = format!("must be {from:?}, as the input is, got {to:?}");
-            return Err(Error::invalid(format!("{what} output"), reason));
+            return Err(Error::invalid(
+                format!("{what} output"),
+                format!("must be {from:?}, as the input is, got {to:?}"),
+            ));
         }
         let input = Operand::native(input.0, input.1, &format!("{what} input"))?;
         let output = Operand::native(output.0, output.1, &format!("{what} output"))?;

@@ -21,8 +21,10 @@ pub(in crate::kernels) fn build(
     check_window(&op.window, &op.input, &op.output)?;
     if op.input.channels != op.output.channels {
         let (from, to) = (op.input.channels, op.output.channels);
-        let reason = format!("must be {from}, as in the input, got {to}");
-        return Err(Error::invalid("channels of the output", reason));
+        return Err(Error::invalid(
+            "channels of the output",
+            format!("must be {from}, as in the input, got {to}"),
+        ));
     }
     let pool = Pool::new(op, input, output, units)?;
     let blocks = grid(pool.plan.blocks())?;

@@ -26,8 +26,10 @@ pub(in crate::kernels) fn build(
 ) -> Result<(Kernel, u32)> {
     let (from, to) = (op.input.shape(), op.output.shape());
     if from != to {
-        let reason = format!("must be {from:?}, as the input is, got {to:?}");
-        return Err(Error::invalid("output", reason));
+        return Err(Error::invalid(
+            "output",
+            format!("must be {from:?}, as the input is, got {to:?}"),
+        ));
     }
     let output = Operand::native(output, op.output, "scale_shift output")?;
     let map = Map {

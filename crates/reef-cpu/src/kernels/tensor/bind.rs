@@ -45,8 +45,10 @@ pub(crate) fn bind(
     op.check()?;
     let BoundOperands { inputs, output, packed } = *places;
     if inputs.len() != op.inputs.len() {
-        let reason = format!("must be {}, got {}", op.inputs.len(), inputs.len());
-        return Err(Error::invalid(format!("inputs of {}", op.name()), reason));
+        return Err(Error::invalid(
+            format!("inputs of {}", op.name()),
+            format!("must be {}, got {}", op.inputs.len(), inputs.len()),
+        ));
     }
     if packed {
         return layer(op, inputs, output, units);

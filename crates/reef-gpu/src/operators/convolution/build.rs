@@ -52,8 +52,7 @@ pub(in crate::operators) fn build<V: Vendor>(
 ) -> Result<Vec<Launch<Gpu<V>>>> {
     check_window(&op.window, &op.input, &op.output)?;
     if op.residual != bound.second.is_some() {
-        let reason = if op.residual { "must be given" } else { "is given but not asked for" };
-        return Err(Error::invalid("residual", reason));
+        return Err(Error::invalid("residual", "must be given exactly if it is asked for"));
     }
     match ImplicitGemm::new(op, bound.element) {
         Some(gemm) => by_tiles(bound, op, &gemm, &plan(bound.gpu, op, &gemm, bound.rounded)),

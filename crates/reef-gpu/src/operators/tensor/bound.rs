@@ -215,8 +215,10 @@ fn address<V: Vendor>(op: &TensorOp, storage: &Storage<'_, Gpu<V>>, spec: &Spec)
         Ok(address)
     } else {
         let (size, offset) = (spec.element.bytes(), storage.offset);
-        let reason = format!("must be aligned to {size} bytes for {spec}, got {offset}");
-        Err(Error::invalid("offset", reason))
+        Err(Error::invalid(
+            "offset",
+            format!("must be aligned to {size} bytes for {spec}, got {offset}"),
+        ))
     }
 }
 

@@ -108,8 +108,10 @@ fn is_transcendental(function: Unary) -> bool {
 pub(super) fn views<V: Vendor>(bound: &BoundTensors<'_, V>, plan: &mut Plan) -> Result<()> {
     for (k, input) in bound.op.inputs.iter().enumerate() {
         let Some(view) = View::broadcast(&input.dims, &bound.op.output.dims) else {
-            let reason = format!("{input} can't be broadcast to {}", bound.op.output);
-            return Err(Error::invalid("input", reason));
+            return Err(Error::invalid(
+                "input",
+                format!("{input} can't be broadcast to {}", bound.op.output),
+            ));
         };
         let at = plan.view(&view);
         plan.set(INPUTS + 4 * k as u32 + 3, at);

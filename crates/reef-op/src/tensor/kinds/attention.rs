@@ -88,10 +88,8 @@ impl Attention {
     }
 
     pub(crate) fn check(&self, inputs: &[Spec], output: &Spec) -> Result<()> {
-        let refused = || {
-            let reason = format!("{self:?} cannot make {output} of {inputs:?}");
-            Error::invalid("attention", reason)
-        };
+        let refused =
+            || Error::invalid("attention", format!("{self:?} cannot make {output} of {inputs:?}"));
         let (rows, [keys, depth, width]) = (self.rows(), self.sizes());
         let of_rows =
             |view: &View, last: &[usize]| *view.dims == *[rows, last].concat() && !view.is_empty();

@@ -30,8 +30,10 @@ const PRODUCTS: usize = 16 * 1024;
 impl Contract {
     pub(crate) fn check(&self, inputs: &[Spec], output: &Spec) -> Result<()> {
         if inputs.len() != 2 {
-            let reason = format!("must have 2 inputs, got {}", inputs.len());
-            return Err(Error::invalid("contraction", reason));
+            return Err(Error::invalid(
+                "contraction",
+                format!("must have 2 inputs, got {}", inputs.len()),
+            ));
         }
         for (k, input) in inputs.iter().enumerate() {
             self.kept[k].then(&self.summed[k]).check(input.elements())?;

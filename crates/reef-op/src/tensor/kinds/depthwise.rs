@@ -52,8 +52,10 @@ impl Depthwise {
         if small && moves && singles && fits {
             return Ok(());
         }
-        let reason = format!("{self:?} cannot make {output} of {inputs:?}");
-        Err(Error::invalid("depthwise convolution", reason))
+        Err(Error::invalid(
+            "depthwise convolution",
+            format!("{self:?} cannot make {output} of {inputs:?}"),
+        ))
     }
 
     /// Returns the distances of images, channels, rows and columns in the input (0) or the output

@@ -28,8 +28,10 @@ impl Finished {
         let stored = matches!(output.element, Element::F32 | Element::F16);
         let singles = self.contract.domain == Domain::F32 && stored;
         let Some((factors, others)) = inputs.split_at_checked(2).filter(|_| singles) else {
-            let reason = format!("must have two factors and floats, got {inputs:?} to {output}");
-            return Err(Error::invalid("finished sum", reason));
+            return Err(Error::invalid(
+                "finished sum",
+                format!("must have two factors and floats, got {inputs:?} to {output}"),
+            ));
         };
         self.contract.check(factors, output)?;
         self.map().check(&with_sums(others, output), output)

@@ -146,8 +146,10 @@ fn inside(index: i64, size: usize) -> usize {
 impl Gather {
     pub(crate) fn check(&self, inputs: &[Spec], output: &Spec) -> Result<()> {
         let [data, indices] = inputs else {
-            let reason = format!("must have 2 inputs, got {}", inputs.len());
-            return Err(Error::invalid("gather", reason));
+            return Err(Error::invalid(
+                "gather",
+                format!("must have 2 inputs, got {}", inputs.len()),
+            ));
         };
         if data.element != output.element {
             return Err(Error::invalid("gather", format!("{data} cannot become {output}")));
@@ -177,8 +179,10 @@ impl Gather {
 impl Scatter {
     pub(crate) fn check(&self, inputs: &[Spec], output: &Spec) -> Result<()> {
         let [data, indices, updates] = inputs else {
-            let reason = format!("must have 3 inputs, got {}", inputs.len());
-            return Err(Error::invalid("scatter", reason));
+            return Err(Error::invalid(
+                "scatter",
+                format!("must have 3 inputs, got {}", inputs.len()),
+            ));
         };
         if data.elements() != output.elements() {
             return Err(Error::invalid("scatter", format!("{data} cannot become {output}")));

@@ -21,8 +21,10 @@ pub struct Map {
 impl Map {
     pub(crate) fn check(&self, inputs: &[Spec], output: &Spec) -> Result<()> {
         if !self.formula.is_sound(inputs.len()) {
-            let reason = format!("{:?} cannot be of {} inputs", self.formula, inputs.len());
-            return Err(Error::invalid("formula", reason));
+            return Err(Error::invalid(
+                "formula",
+                format!("{:?} cannot be of {} inputs", self.formula, inputs.len()),
+            ));
         }
         match inputs.iter().find(|input| !can_broadcast(&input.dims, &output.dims)) {
             Some(input) => Err(not_broadcast(input, output)),
@@ -65,8 +67,7 @@ impl Map {
 }
 
 fn not_broadcast(input: &Spec, output: &Spec) -> Error {
-    let reason = format!("{:?} can't be broadcast to {:?}", input.dims, output.dims);
-    Error::invalid("input", reason)
+    Error::invalid("input", format!("{:?} can't be broadcast to {:?}", input.dims, output.dims))
 }
 
 /// Computes a term from earlier ones.

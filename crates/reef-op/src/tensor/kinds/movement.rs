@@ -60,8 +60,10 @@ impl Move {
         };
         let inside = reach < input.elements() || output.elements() == 0;
         if !inside || product(&dims) != output.elements() || input.element != output.element {
-            let reason = format!("{dims:?} of {input} cannot make {output}");
-            return Err(Error::invalid("move", reason));
+            return Err(Error::invalid(
+                "move",
+                format!("{dims:?} of {input} cannot make {output}"),
+            ));
         }
         Ok(())
     }

@@ -79,9 +79,11 @@ impl<D: Operators> Incoming<D> {
                 let (from, len) = (head.offset.get(), head.bytes.get());
                 if from.checked_add(len).is_none_or(|end| end > memory.len) {
                     let has = memory.len;
-                    let reason =
-                        format!("must be inside a buffer of {has} bytes, got {len} at {from}");
-                    return Err(Error::invalid("range", reason).into());
+                    return Err(Error::invalid(
+                        "range",
+                        format!("must be inside a buffer of {has} bytes, got {len} at {from}"),
+                    )
+                    .into());
                 }
                 let zeros = vec![0; CLEARED_LEN.min(len as usize)];
                 for at in (0..len as usize).step_by(CLEARED_LEN) {

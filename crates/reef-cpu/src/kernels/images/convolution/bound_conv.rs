@@ -44,8 +44,7 @@ impl BoundConv<'_> {
     pub(in crate::kernels) fn epilogue(&self) -> Result<Epilogue> {
         let Self { op, residual, .. } = *self;
         if op.residual != residual.is_some() {
-            let reason = if op.residual { "must be given" } else { "is given but not asked for" };
-            return Err(Error::invalid("residual", reason));
+            return Err(Error::invalid("residual", "must be given exactly if it is asked for"));
         }
         Ok(Epilogue {
             output: Operand::native(self.output, op.output, "conv2d output")?,

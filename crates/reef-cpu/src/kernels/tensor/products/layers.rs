@@ -105,8 +105,10 @@ pub(crate) fn pack(packed: &PackedInput, values: &[f32]) -> Result<Buffer> {
     let shape = GroupShape { outputs, depth };
     let is_whole = values.len() == elements && last.is_some_and(|last| last < elements);
     if !is_whole || !is_small || packed.bytes != shape.packed() * size_of::<f32>() {
-        let reason = format!("must be those of {packed:?}, got {}", values.len());
-        return Err(Error::invalid("values", reason));
+        return Err(Error::invalid(
+            "values",
+            format!("must be those of {packed:?}, got {}", values.len()),
+        ));
     }
     let buffer = Buffer::zeroed(packed.bytes)?;
     // SAFETY: the buffer is new, so nothing else reads or writes it, and it is that long.

@@ -55,8 +55,10 @@ pub(in crate::operators) fn pack<V: Vendor>(
     let end = |count: usize, apart: usize| count.checked_sub(1)?.checked_mul(apart);
     let last = end(count, apart).and_then(|o| o.checked_add(end(terms, step)?));
     if values.len() != elements || last.is_none_or(|last| last >= elements) {
-        let reason = format!("must be those of {packed:?}, got {}", values.len());
-        return Err(Error::invalid("values", reason));
+        return Err(Error::invalid(
+            "values",
+            format!("must be those of {packed:?}, got {}", values.len()),
+        ));
     }
     let element = Native::of(gpu);
     let mut made = vec![0; count * terms * element.bytes()];

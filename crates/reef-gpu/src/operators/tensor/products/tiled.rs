@@ -167,8 +167,10 @@ impl Product {
         let need = self.scratch();
         if splits > 1 && tiles * size_of::<u32>() > COUNTS {
             let most = COUNTS / size_of::<u32>();
-            let reason = format!("must have at most {most} tiles, got {tiles}");
-            return Err(Error::invalid("split sums", reason));
+            return Err(Error::invalid(
+                "split sums",
+                format!("must have at most {most} tiles, got {tiles}"),
+            ));
         }
         let memory = bound.scratch(need.bytes)?;
         let inputs = [self.matrices.row_input, 1 - self.matrices.row_input];
