@@ -180,7 +180,7 @@ mod tests {
         let error = Error::invalid("command 3".to_owned(), "must be a launch");
         assert_eq!(error.to_string(), "command 3: must be a launch");
         let Error::Invalid(invalid) = &error else { panic!("{error}") };
-        let fields = (invalid.argument.as_ref(), invalid.reason.as_ref());
+        let fields = (&*invalid.argument, &*invalid.reason);
         assert_eq!(fields, ("command 3", "must be a launch"));
         assert!(invalid.contains("command") && invalid.contains("launch"));
         assert!(!invalid.contains("3: must"), "in neither of them");
