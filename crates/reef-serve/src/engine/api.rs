@@ -148,6 +148,11 @@ pub(crate) trait DeviceModel: Debug + Send + Sync {
         None
     }
 
+    /// True if another model waits for the room on the GPU that a busy process of a class has.
+    fn is_in_the_way(&self, _: Class) -> bool {
+        false
+    }
+
     /// Starts nothing any more: the model is being unloaded.
     fn close(&self) {}
 

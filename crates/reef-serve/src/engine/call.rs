@@ -2,12 +2,12 @@
 
 use crate::class::Class;
 use crate::error::{Error, Result};
+use crate::net::quota::stream_buffer::StreamSender;
 use crate::tensor::TensorInfo;
 use bytes::Bytes;
 use std::fs::File;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use tokio::sync::mpsc::Sender;
 
 /// Tensors of a model that generates text: the request as JSON.
 pub(crate) const TEXT_REQUEST: &str = "request";
@@ -46,7 +46,7 @@ pub(crate) struct CallHead {
     /// Shapes of the requested outputs, once they are there.
     pub(crate) shapes: Arc<OnceLock<Vec<Vec<i64>>>>,
     /// Receiver of its parts, if it is answered in parts.
-    pub(crate) parts: Option<Sender<Vec<CallOutput>>>,
+    pub(crate) parts: Option<StreamSender<Vec<CallOutput>>>,
     /// Set if it belongs to a sequence.
     pub(crate) sequence: Option<CallSequence>,
 }
@@ -127,8 +127,8 @@ pub(crate) struct Call<'a> {
     pub(crate) inputs: &'a [CallInput<'a>],
     /// Indices of the requested outputs among the model's.
     pub(crate) outputs: &'a [usize],
-    /// Takes a part of the answer; false if no client waits for more.
-    pub(crate) part: &'a dyn Fn(Vec<CallOutput>) -> bool,
+    /// Takes a part of the answer. An error ends the request, such as that its client has gone.
+    pub(crate) part: &'a dyn Fn(Vec<CallOutput>) -> Result<()>,
 }
 
 /// An input, with the shape that its request chose.

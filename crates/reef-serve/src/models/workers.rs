@@ -65,10 +65,18 @@ impl LoadedModel {
     }
 
     fn serve_one(&self, worker: &mut Worker<'_>, job: Job) {
-        let mut phases = Phases::default();
-        let run = |instance: &mut dyn Instance| job.run(instance, &mut phases);
+        let (mut phases, id) = (Phases::default(), worker.id);
+        let others = || self.others_wait(id);
+        let run = |instance: &mut dyn Instance| job.run(instance, &others, &mut phases);
         let result = worker.on_instance(&*job.instances, run, is_sound).and_then(|result| result);
         self.answer(worker, job, result, phases);
+    }
+
+    /// True if another request waits for this worker, or another model for the room on the GPU that
+    /// its process has.
+    fn others_wait(&self, id: WorkerId) -> bool {
+        let for_room = || self.base.loaded().is_ok_and(|loaded| loaded.is_in_the_way(id.class));
+        self.queue(id.class).has_for(id.number) || for_room()
     }
 
     /// Runs a batch by a process, or on a network with enough rows; otherwise each request alone.

@@ -213,7 +213,7 @@ mod tests {
             sequence: None,
             inputs: &[],
             outputs: &[],
-            part: &|_| false,
+            part: &|_| Ok(()),
         };
         let open = |cancelled: Option<Instant>| {
             let mut limit = Limit::new(&call, Duration::ZERO);

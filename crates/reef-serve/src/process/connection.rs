@@ -162,8 +162,8 @@ impl Connection {
             match self.answer(frame, call, tensors)? {
                 Answer::Last(answer) => return Ok(answer),
                 Answer::Part(part) if limit.cancelled.is_none() => {
-                    if !(call.part)(part.map_err(Broken::During)?) {
-                        limit.cancel();
+                    if let Err(why) = (call.part)(part.map_err(Broken::During)?) {
+                        limit.cancel(why);
                     }
                 }
                 Answer::Part(_) => {}
@@ -256,6 +256,8 @@ pub(super) struct Limit<'a> {
     time: Duration,
     deadline: Instant,
     pub(super) cancelled: Option<Instant>,
+    /// Reason for which it was cancelled, if that is not its client or its time.
+    why: Option<Error>,
     /// True if the process has been told.
     pub(super) is_told: bool,
     cancel: Duration,
@@ -264,12 +266,14 @@ pub(super) struct Limit<'a> {
 impl<'a> Limit<'a> {
     pub(super) fn new(call: &Call<'a>, cancel: Duration) -> Self {
         let deadline = Instant::now() + call.time;
-        Self { gone: call.gone, time: call.time, deadline, cancelled: None, is_told: false, cancel }
+        let (gone, time, cancelled, why, is_told) = (call.gone, call.time, None, None, false);
+        Self { gone, time, deadline, cancelled, why, is_told, cancel }
     }
 
     /// Ends its time now.
-    fn cancel(&mut self) {
+    fn cancel(&mut self, why: Error) {
         self.cancelled.get_or_insert_with(Instant::now);
+        self.why.get_or_insert(why);
     }
 
     /// Notes the end of its time. Returns the time at which the request was cancelled.
@@ -294,10 +298,12 @@ impl<'a> Limit<'a> {
     }
 
     pub(super) fn error(&self) -> Error {
-        if (self.gone)() {
-            Error::Unavailable("cancelled: the client disconnected".into())
-        } else {
-            Error::Deadline(format!("timed out after {:?}", self.time))
+        match &self.why {
+            Some(why) => why.clone(),
+            None if (self.gone)() => {
+                Error::Unavailable("cancelled: the client disconnected".into())
+            }
+            None => Error::Deadline(format!("timed out after {:?}", self.time)),
         }
     }
 
@@ -358,7 +364,8 @@ mod tests {
         let bounds = Bounds { bytes: 0, cancel };
         let connection = Connection { stream: ours, bounds, request: 7, generation: 1 };
         let (time, deadline, is_told) = (cancel, Instant::now() + cancel, false);
-        let mut limit = Limit { gone, time, deadline, cancelled: None, is_told, cancel };
+        let (cancelled, why) = (None, None);
+        let mut limit = Limit { gone, time, deadline, cancelled, why, is_told, cancel };
         connection.check(&mut limit).unwrap();
         theirs.read_exact(&mut vec![0; sent]).unwrap();
         connection.check(&mut limit).unwrap();

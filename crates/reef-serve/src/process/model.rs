@@ -175,6 +175,10 @@ impl DeviceModel for ProcessModel {
         is_off.then(no_room)
     }
 
+    fn is_in_the_way(&self, class: Class) -> bool {
+        self.seats.iter().any(|(of, seat)| *of == class && seat.is_in_the_way())
+    }
+
     fn close(&self) {
         self.seats.iter().for_each(|(_, seat)| seat.close());
     }

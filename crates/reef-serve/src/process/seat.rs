@@ -253,6 +253,11 @@ impl Seat {
         self.resident.as_ref().is_some_and(Resident::is_off)
     }
 
+    /// True if another process waits for the room that its one has on the GPU.
+    pub(super) fn is_in_the_way(&self) -> bool {
+        self.resident.as_ref().is_some_and(Resident::must_leave)
+    }
+
     /// Takes the connection of a ready process, unless all `calls` need the state of a process that
     /// has ended.
     fn take(

@@ -3,16 +3,21 @@
 use crate::engine::api::Instance;
 use crate::engine::call::{Call, CallData, CallHead, CallInput, CallOutput, FilePart};
 use crate::error::{Error, Result};
+use crate::net::quota::stream_buffer::{SendError, StreamSender};
 use crate::requests::batch::{Batch, Outcome};
 use crate::requests::job::{BoundInput, BoundOutput, Input, Job, Output, Phases};
 use bytes::Bytes;
 use std::thread;
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc::Sender;
-use tokio::sync::mpsc::error::TrySendError;
 
 /// Interval at which a part is offered to a client that has not taken those before.
 const SEND_INTERVAL: Duration = Duration::from_millis(1);
+
+/// Maximum time that counts as one such interval: the daemon may have stood still.
+const MAX_SEND_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Bytes that a part, and each of its outputs, counts as in addition to its data.
+const PART_BYTES: u64 = 256;
 
 /// Minimum bytes of an input that a process reads from a region by itself: to send a descriptor
 /// costs more than to copy less.
@@ -24,16 +29,17 @@ const MAX_FILES: usize = 16;
 
 impl Job {
     /// Has a process run it. Returns the requested outputs in that order; one that went to a region
-    /// is empty.
+    /// is empty. `others_wait`: whether another request waits for the process.
     ///
     /// # Errors
     ///
-    /// Errors of the process, and of regions.
+    /// Errors of the process, and of regions; `Exhausted` if the client of a stream is too slow.
     pub(super) fn call(
         &self,
         head: &CallHead,
         instance: &mut dyn Instance,
         left: Duration,
+        others_wait: &dyn Fn() -> bool,
         phases: &mut Phases,
     ) -> Result<Vec<Vec<u8>>> {
         let began = Instant::now();
@@ -44,7 +50,10 @@ impl Job {
         let class = self.priority.class();
         let (gone, time) = (&|| self.is_gone(), left.saturating_sub(phases.input));
         let until = written + time;
-        let part = &|part| head.parts.as_ref().is_some_and(|parts| send(parts, part, until));
+        let part = &|part: Vec<CallOutput>| match &head.parts {
+            Some(parts) => send(parts, part, until, others_wait),
+            None => Err(client_gone()),
+        };
         let (id, sequence) = (&*head.id, head.sequence.as_ref());
         let (inputs, outputs) = (&*inputs, &*outputs);
         let call = Call { id, class, time, gone, sequence, inputs, outputs, part };
@@ -106,7 +115,8 @@ impl Batch {
         let ready = self.ready(&mut outcomes, max_files(instance));
         let written = Instant::now();
         let gone: Vec<_> = ready.iter().map(|one| move || one.job.is_gone()).collect();
-        let part = &|_: Vec<CallOutput>| false; // a model with answers in parts has no batches
+        // A model with answers in parts has no batches.
+        let part = &|_: Vec<CallOutput>| -> Result<()> { Ok(()) };
         let calls: Vec<Call<'_>> = ready
             .iter()
             .zip(&gone)
@@ -153,17 +163,40 @@ impl Batch {
     }
 }
 
-/// Sends a part of an answer, as soon as its client has taken those before. Returns `false` if the
-/// client is gone, or the request's time is over.
-fn send(parts: &Sender<Vec<CallOutput>>, mut part: Vec<CallOutput>, until: Instant) -> bool {
+/// Sends a part of an answer, as soon as there is room for it.
+///
+/// # Errors
+///
+/// `Unavailable` if the client is gone, `Deadline` if the request's time is over, `Exhausted` if
+/// the client is too slow for others that wait.
+fn send(
+    parts: &StreamSender<Vec<CallOutput>>,
+    mut part: Vec<CallOutput>,
+    until: Instant,
+    others_wait: &dyn Fn() -> bool,
+) -> Result<()> {
+    let data: usize = part.iter().map(|output| output.bytes.len()).sum();
+    let bytes = data as u64 + PART_BYTES * (1 + part.len() as u64);
     loop {
-        match parts.try_send(part) {
-            Ok(()) => return true,
-            Err(TrySendError::Full(back)) if Instant::now() < until => part = back,
-            Err(_) => return false,
+        part = match parts.try_send(part, bytes) {
+            Ok(()) => return Ok(()),
+            Err(SendError::Closed) => return Err(client_gone()),
+            Err(SendError::Full(back)) => back,
+        };
+        let begun = Instant::now();
+        if begun >= until {
+            let text = "timed out while the client did not read the parts of its answer";
+            return Err(Error::Deadline(text.into()));
         }
         thread::sleep(SEND_INTERVAL);
+        if others_wait() {
+            parts.note_wait(begun.elapsed().min(MAX_SEND_INTERVAL))?;
+        }
     }
+}
+
+fn client_gone() -> Error {
+    Error::Unavailable("cancelled: the client disconnected".into())
 }
 
 /// Returns the number of inputs that a process may read by itself.

@@ -130,7 +130,7 @@ impl Job {
     }
 
     /// Runs it on `instance`. Returns the requested outputs in that order; one that went to a
-    /// region is empty.
+    /// region is empty. `others_wait`: whether another request waits for the instance.
     ///
     /// # Errors
     ///
@@ -138,6 +138,7 @@ impl Job {
     pub(crate) fn run(
         &self,
         instance: &mut dyn Instance,
+        others_wait: &dyn Fn() -> bool,
         phases: &mut Phases,
     ) -> Result<Vec<Vec<u8>>> {
         let began = Instant::now();
@@ -148,7 +149,7 @@ impl Job {
             return Err(Error::Deadline(text));
         }
         if let Some(head) = &self.call {
-            return self.call(head, instance, left, phases);
+            return self.call(head, instance, left, others_wait, phases);
         }
         self.inputs.iter().try_for_each(|input| input.write(instance))?;
         let written = Instant::now();

@@ -112,6 +112,11 @@ impl Queue {
         self.arrival.notify_all();
     }
 
+    /// True if a request for this worker waits whose client still does.
+    pub(crate) fn has_for(&self, worker: usize) -> bool {
+        self.state.lock().jobs.iter().any(|job| job.is_for(worker) && !job.is_gone())
+    }
+
     /// Number of waiting requests.
     pub(crate) fn len(&self) -> usize {
         self.state.lock().jobs.len()
@@ -298,6 +303,7 @@ mod tests {
         jobs.into_iter().for_each(|job| queue.push(job).unwrap());
         let priority = |n| Some(Priority::new(n, Class::BestEffort));
         assert_eq!(queue.pop(0).map(|job| job.priority), priority(3), "the others are not for it");
+        assert_eq!([0, 1].map(|worker| queue.has_for(worker)), [false, true]);
         queue.close();
         assert!(queue.pop(0).is_none());
         let like = queue.pop_like(1, |_| true, Instant::now());

@@ -249,6 +249,11 @@ impl Resident {
         )
     }
 
+    /// True if it is to leave for another one once its request has ended.
+    pub(crate) fn must_leave(&self) -> bool {
+        self.lock().table.must_leave(self.id)
+    }
+
     /// True if it has left the GPU.
     pub(crate) fn is_away(&self) -> bool {
         self.lock().table.state_of(self.id) == ResidencyState::Away

@@ -58,6 +58,11 @@ impl Table {
         self.entries.get(&id).map_or(ResidencyState::Absent, |entry| entry.state)
     }
 
+    /// True if a process works on a request, and leaves for another one afterwards.
+    pub(super) fn must_leave(&self, id: Id) -> bool {
+        self.entries.get(&id).is_some_and(|entry| entry.must_leave)
+    }
+
     pub(super) fn pid(&self, id: Id) -> Option<u32> {
         self.entries.get(&id)?.pid
     }

@@ -11,6 +11,7 @@ use crate::models::loaded_model::LoadedModel;
 use crate::models::shaped::variant::Variant;
 use crate::net::identity::peer::Peer;
 use crate::net::quota::charge::Charge;
+use crate::net::quota::stream_buffer::stream_buffer;
 use crate::requests::call::in_device_memory;
 use crate::requests::job::{BoundInput, BoundOutput, Input, Output};
 use crate::requests::region_memory::RegionSlice;
@@ -20,9 +21,6 @@ use bytes::Bytes;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
-
-/// Maximum number of parts of an answer that wait for their client.
-const MAX_PARTS: usize = 2;
 
 /// A checked request to a process, before it runs.
 struct ProcessRequest {
@@ -88,9 +86,10 @@ impl Server {
         let (model, entry) = self.model_of(peer, &request)?;
         let prepared = self.process_request(peer, model, entry, request).await?;
         let ProcessRequest { mut inference, form, sequence } = prepared;
-        let (sender, mut parts) = mpsc::channel(MAX_PARTS);
-        inference.call.iter_mut().for_each(|call| call.parts = Some(sender.clone()));
-        drop(sender);
+        let (sender, mut parts) = stream_buffer(self.memory.charge(peer));
+        if let Some(call) = &mut inference.call {
+            call.parts = Some(sender);
+        }
         let mut run = std::pin::pin!(self.infer(inference));
         let made = loop {
             tokio::select! {
@@ -100,7 +99,7 @@ impl Server {
                 () = to.closed() => return Err(gone()),
             }
         };
-        while let Ok(part) = parts.try_recv() {
+        while let Some(part) = parts.try_recv() {
             form.send(part, to).await?; // they come before an error, too
         }
         let made = made?;
@@ -249,7 +248,7 @@ impl AnswerForm {
         Ok(self.filled(shapes.iter().cloned().zip(made.into_iter().map(Bytes::from))))
     }
 
-    /// Sends a part, of which there are few at a time: they are not charged.
+    /// Sends a part, which is charged no longer: one at a time is on its way.
     async fn send(
         &self,
         part: Vec<CallOutput>,

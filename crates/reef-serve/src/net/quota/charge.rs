@@ -161,6 +161,11 @@ impl Charge {
         charged.all.clear();
     }
 
+    /// Returns `bytes` of what was charged.
+    pub(crate) fn remove(&self, bytes: u64) {
+        self.0.lock().shrink(bytes);
+    }
+
     /// Time at which the first byte of the current message was charged.
     pub(crate) fn since(&self) -> Option<Instant> {
         self.0.lock().since

@@ -13,3 +13,4 @@ pub(crate) mod connection_pool;
 pub(crate) mod descriptors;
 pub(super) mod rate_limit;
 pub(crate) mod shares;
+pub(crate) mod stream_buffer;

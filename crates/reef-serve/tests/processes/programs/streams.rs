@@ -119,6 +119,34 @@ fn process_hears_that_the_client_of_a_stream_is_gone() {
     assert_eq!(events(&daemon, &json!({ "text": "a", "count": 2 })).len(), 2, "it goes on");
 }
 
+/// It reads nothing, and no timeout of its connection ends that: as if it took a few bytes now and
+/// then.
+#[test]
+fn slow_reader_of_a_stream_does_not_hold_the_process() {
+    let folder = Daemon::place("process-slow-reader");
+    put(folder.path(), "count", include_str!("streams.py"), "", "");
+    let long = ["times.request_ms=600000", "times.write_ms=600000"];
+    let daemon = Daemon::start_in(folder, &[TRUSTED, "models.load=[\"count\"]", long[0], long[1]]);
+    let body = json!({ "text": "a".repeat(10_000), "count": 1_000_000_000_u64 }).to_string();
+    let mut slow = TcpStream::connect(&daemon.http).unwrap();
+    slow.set_read_timeout(Some(5 * SOON)).unwrap();
+    let head = "POST /v2/models/count/generate_stream HTTP/1.1\r\nhost: localhost\r\n";
+    let length = body.len();
+    write!(slow, "{head}connection: close\r\ncontent-length: {length}\r\n\r\n{body}").unwrap();
+    slow.read_exact(&mut [0; 512]).unwrap();
+    let other = events(&daemon, &json!({ "text": "b", "count": 2 }));
+    assert_eq!(other.len(), 2, "the process goes on");
+    assert!(daemon.folder().join("models/count/1/cancelled").exists(), "it has heard of it");
+    let mut rest = Vec::new();
+    slow.read_to_end(&mut rest).unwrap();
+    let rest = String::from_utf8_lossy(&rest);
+    let last = rest.lines().filter_map(|line| line.strip_prefix("data: ")).next_back();
+    let last: Value = serde_json::from_str(last.expect("an event")).expect("JSON");
+    let said = last["error"].as_str().unwrap_or_default();
+    assert!(said.starts_with("stream: a client must read at least 64 KiB a second"), "{last}");
+    within(SOON, "no open request", || daemon.metric("reef_open_requests") == 0.0);
+}
+
 #[test]
 fn grpc_stream_has_all_parts_of_each_request() {
     let daemon = with_count("process-decoupled");
