@@ -10,8 +10,7 @@ use serde_json::value::RawValue;
 /// Version of the protocol.
 pub(super) const PROTOCOL: u32 = 1;
 
-/// Maximum number of tensors of a model, and of sizes of one.
-const MAX_TENSORS: usize = 256;
+/// Maximum number of sizes of a tensor.
 const MAX_RANK: usize = 16;
 
 /// Tensors of a model that generates text.
@@ -184,17 +183,15 @@ impl Kind {
     }
 }
 
-/// Returns a model's tensors, as its program declares them.
+/// Returns a model's tensors, as its program declares them. Their number is bounded where a request
+/// has them, by `limits.tensors`.
 ///
 /// # Errors
 ///
 /// `Invalid`, with the tensor.
 pub(super) fn declared(which: &str, tensors: Vec<Declared>) -> Result<TensorInfos> {
-    let count = tensors.len();
-    if !(1..=MAX_TENSORS).contains(&count) {
-        return Err(Error::Invalid(format!(
-            "{which} must be 1 to {MAX_TENSORS} tensors, got {count}"
-        )));
+    if tensors.is_empty() {
+        return Err(Error::Invalid(format!("{which} must have at least 1 tensor, got none")));
     }
     let each = tensors.into_iter().map(|tensor| tensor.info(which)).collect::<Result<Vec<_>>>()?;
     let mut names: Vec<&str> = each.iter().map(|info| &*info.name).collect();
@@ -342,5 +339,26 @@ impl TensorHeader {
         let bytes = tensors.split_to(length);
         info.check_data(&bytes)?;
         Ok(CallOutput { shape: self.shape, bytes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::limits::Limits;
+
+    #[test]
+    fn program_declares_as_many_tensors_as_a_request_may_have() {
+        let one = |number: usize| Declared {
+            name: format!("x{number}"),
+            datatype: "FP32".into(),
+            shape: vec![1],
+        };
+        let max = Limits::default().tensors;
+        assert_eq!(declared("inputs", (0..max).map(one).collect()).unwrap().each.len(), max);
+        let said = declared("inputs", Vec::new()).unwrap_err().to_string();
+        assert_eq!(said, "inputs must have at least 1 tensor, got none");
+        let said = declared("inputs", vec![one(7), one(7)]).unwrap_err().to_string();
+        assert_eq!(said, "inputs must have names of their own, got \"x7\" twice");
     }
 }
