@@ -280,6 +280,30 @@ impl Server {
         done.unwrap_or_else(|e| Err(Error::system("a thread of the daemon", e)))
     }
 
+    /// Has a model on demand leave its device or return, on a thread that may block.
+    ///
+    /// # Errors
+    ///
+    /// `Denied` if `peer` may not; `NotFound` if it is not loaded; `Exhausted` if there are
+    /// [`MAX_CHANGES`] commands; the errors of `work`.
+    pub(crate) async fn move_model(
+        &self,
+        peer: &Peer,
+        name: ModelName,
+        work: impl FnOnce(&Residents, &str) -> Result<()> + Send + 'static,
+    ) -> Result<()> {
+        self.check_control(peer)?;
+        self.registry.get(name.as_str(), "")?;
+        let without = || Error::Invalid("no model is on demand".into());
+        let residents = self.observer.residents.get().cloned().ok_or_else(without)?;
+        let command = self.commands.try_acquire()?;
+        let work = move || {
+            let _command = command; // until it ends, also if the client has gone
+            work(&residents, name.as_str())
+        };
+        run_blocking(work).await
+    }
+
     /// Takes a slot for a request of `peer`, until its answer is made. An
     /// [`AnswerPermit`](crate::net::quota::admission::AnswerPermit) lasts until it has been sent.
     ///

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Longest time of the copies: 1 TiB at 1 GB/s.
-const COPY_TIMEOUT: Duration = Duration::from_secs(1200);
+pub(crate) const COPY_TIMEOUT: Duration = Duration::from_secs(1200);
 const METRICS_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(clap::Args)]
@@ -125,7 +125,8 @@ pub(crate) fn checkpointer() -> Result<()> {
     serve(named, &mut std::io::stdin().lock(), &mut std::io::stdout().lock()).context("no request")
 }
 
-fn millis(timeout: Duration) -> Result<u64> {
+/// A timeout in milliseconds, which must be one of the daemon's range.
+pub(crate) fn millis(timeout: Duration) -> Result<u64> {
     match u64::try_from(timeout.as_millis()) {
         Ok(ms @ 1..=600_000) => Ok(ms),
         _ => {

@@ -441,6 +441,32 @@ fn model_that_an_operator_suspended_waits_for_the_operator() {
 }
 
 #[test]
+fn model_is_suspended_and_resumed_by_its_name() {
+    let machine = Machine::new("residency-ctl", 1024);
+    machine.put("one", 64, "idle = \"1h\"");
+    let _daemon = machine.daemon(&["--guests"]);
+    let (number, pid) = machine.answers("one");
+    let patient = ["ctl", "suspend", "one", "--timeout", "600s"]; // on a busy machine
+    let output = machine.reef(&patient);
+    assert_eq!(text(&output.stdout), "one: suspended\n", "{}", text(&output.stderr));
+    assert_eq!(machine.state("one"), "away");
+    let refused = machine.infer("one", "", 0);
+    assert!(refused.starts_with("HTTP/1.1 503 "), "{refused}");
+    assert!(refused.contains("`reef ctl resume` brings it back"), "{refused}");
+    let output = machine.reef(&["ctl", "resume", "one"]);
+    assert_eq!(text(&output.stdout), "one: resumed\n", "{}", text(&output.stderr));
+    assert_eq!(machine.answers("one"), (number + 2, pid));
+    for (model, want) in [
+        ("tiny", "must have residency = \"on-demand\" to leave its device"),
+        ("none", "model none is not loaded"),
+    ] {
+        let output = machine.reef(&["ctl", "suspend", model]);
+        let said = text(&output.stderr);
+        assert!(!output.status.success() && said.contains(want), "{said}");
+    }
+}
+
+#[test]
 fn program_without_a_gpu_stays_and_answers() {
     let machine = Machine::new("residency-host", 1024);
     machine.put("one", 0, "idle = \"50ms\"");

@@ -48,6 +48,8 @@ pub(super) struct Entry {
     pub(super) must_leave: bool,
     /// True if an operator has suspended it, or a real-time program has its memory.
     pub(super) is_suspended: bool,
+    /// True if an operator keeps its model off the device: it leaves as soon as it may.
+    pub(super) is_dismissed: bool,
     /// End of the last request, of the start or of the return.
     pub(super) used: Instant,
     /// Time of the next try after a refusal.
@@ -81,6 +83,7 @@ impl Entry {
             has_answered: false,
             must_leave: false,
             is_suspended: false,
+            is_dismissed: false,
             used: now,
             not_before: None,
             is_refusal_logged: false,
@@ -147,7 +150,7 @@ impl Entry {
 
     /// Returns the time at which it leaves without a further request.
     pub(super) fn departure(&self) -> Instant {
-        let idle = self.used + self.facts.idle;
+        let idle = if self.is_dismissed { self.used } else { self.used + self.facts.idle };
         self.not_before.map_or(idle, |at| at.max(idle))
     }
 

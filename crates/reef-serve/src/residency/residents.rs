@@ -64,6 +64,48 @@ impl Residents {
         self.state.lock().table.all()
     }
 
+    /// Has all processes of a model leave their device, and keeps them away until
+    /// [`resume`](Self::resume). Its requests are refused meanwhile. Blocks until those that run
+    /// have ended, and the processes have left.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if it has no process on demand; `Deadline` if one has not left within `time`: the
+    /// model takes requests again then.
+    pub(crate) fn suspend(&self, model: &str, time: Duration) -> Result<()> {
+        let begun = Instant::now();
+        let mut state = self.state.lock();
+        if !state.table.set_dismissed(model, true) {
+            return Err(always_there(model));
+        }
+        self.change.notify_all();
+        while !state.table.has_left(model) {
+            if begun.elapsed() >= time {
+                state.table.set_dismissed(model, false);
+                self.change.notify_all();
+                return Err(Error::Deadline(format!(
+                    "model {model}: has not left its device within {time:?}: a request runs, or the log has the reason"
+                )));
+            }
+            self.change.wait_for(&mut state, POLL_INTERVAL);
+        }
+        Ok(())
+    }
+
+    /// Has a model that was [suspended](Self::suspend) take requests again. The next one brings it
+    /// back.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if it has no process on demand.
+    pub(crate) fn resume(&self, model: &str) -> Result<()> {
+        if !self.state.lock().table.set_dismissed(model, false) {
+            return Err(always_there(model));
+        }
+        self.change.notify_all();
+        Ok(())
+    }
+
     /// Loop of the thread, until there is no process.
     fn run(&self) {
         loop {
@@ -377,6 +419,10 @@ impl Resident {
             let why = "the model's process does not return to the GPU";
             return Some(Refusal::Lost(Error::Unavailable(why.into())));
         }
+        if table.is_dismissed(self.id) {
+            let why = "the model was suspended by an operator: `reef ctl resume` brings it back";
+            return Some(Refusal::Away(Error::Unavailable(why.into())));
+        }
         let pid = table.pid(self.id)?;
         let why = match self.all.mover.suspender(pid)? {
             Suspender::Idle => return None,
@@ -389,6 +435,13 @@ impl Resident {
         };
         Some(Refusal::Away(Error::Unavailable(why)))
     }
+}
+
+/// Returns the error for a model that does not move.
+fn always_there(model: &str) -> Error {
+    Error::Invalid(format!(
+        "model {model}: must have residency = \"on-demand\" to leave its device"
+    ))
 }
 
 /// Returns the error for a request whose process has not returned.

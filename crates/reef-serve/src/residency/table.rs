@@ -67,6 +67,37 @@ impl Table {
         self.entries.get(&id)?.pid
     }
 
+    fn of_model<'a>(&'a self, model: &'a str) -> impl Iterator<Item = &'a Entry> {
+        self.entries.values().filter(move |entry| entry.facts.name.model == model)
+    }
+
+    /// True if a process is one of a model that an operator keeps off its device.
+    pub(super) fn is_dismissed(&self, id: Id) -> bool {
+        self.entries.get(&id).is_some_and(|entry| entry.is_dismissed)
+    }
+
+    /// Has all processes of a model leave and stay away, or ends that. Returns `false` if it has
+    /// none.
+    pub(super) fn set_dismissed(&mut self, model: &str, is_dismissed: bool) -> bool {
+        let of_model = |entry: &&mut Entry| entry.facts.name.model == model;
+        for entry in self.entries.values_mut().filter(of_model) {
+            entry.is_dismissed = is_dismissed;
+            if is_dismissed && entry.state == ResidencyState::Resident {
+                entry.not_before = None; // the next try need not wait
+            }
+        }
+        self.of_model(model).next().is_some()
+    }
+
+    /// True if no process of a model is on its device.
+    pub(super) fn has_left(&self, model: &str) -> bool {
+        let is_off = |entry: &Entry| {
+            let is_away = matches!(entry.state, ResidencyState::Absent | ResidencyState::Away);
+            is_away || entry.is_suspended
+        };
+        self.of_model(model).all(is_off)
+    }
+
     /// Returns all processes that run.
     pub(super) fn targets(&self) -> Vec<Target> {
         let each = self.entries.iter();
@@ -268,6 +299,7 @@ impl Table {
             None => {
                 entry.state = ResidencyState::Resident;
                 let pause = entry.facts.idle.clamp(MIN_LEAVE_PAUSE, MAX_LEAVE_PAUSE);
+                let pause = if entry.is_dismissed { MIN_LEAVE_PAUSE } else { pause };
                 entry.not_before = Some(now + pause);
                 !std::mem::replace(&mut entry.is_refusal_logged, true)
             }

@@ -68,8 +68,12 @@ impl Figures {
     }
 }
 
-/// Timeout in milliseconds.
-fn millis(timeout: Duration) -> Result<u64> {
+/// Returns a timeout in milliseconds.
+///
+/// # Errors
+///
+/// `Invalid` if it is 0, or above [`MAX_TIMEOUT`].
+pub(crate) fn millis(timeout: Duration) -> Result<u64> {
     if timeout > MAX_TIMEOUT || timeout.is_zero() {
         let most = MAX_TIMEOUT.as_secs();
         let text = format!("timeout must be more than 0 and at most {most} s, got {timeout:?}");

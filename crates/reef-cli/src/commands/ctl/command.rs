@@ -13,6 +13,10 @@ pub(crate) enum Command {
     Load(models::One),
     /// Unload a model.
     Unload(models::One),
+    /// Have a model on demand leave the GPU, and refuse its requests until it is resumed.
+    Suspend(models::Suspend),
+    /// Let a suspended model take requests again.
+    Resume(models::One),
     /// Take a device out of service until the daemon restarts: its models move to others.
     Drain(devices::Args),
     /// Record what ran on the daemon's device, for Perfetto.
@@ -28,6 +32,8 @@ pub(crate) fn run(command: &Command) -> Result<()> {
         Command::Models(args) => models::list(args),
         Command::Load(args) => models::load(args),
         Command::Unload(args) => models::unload(args),
+        Command::Suspend(args) => models::suspend(args),
+        Command::Resume(args) => models::resume(args),
         Command::Drain(args) => devices::drain(args),
         Command::Trace(args) => trace::run(args),
         Command::Config(command) => config::run(command),

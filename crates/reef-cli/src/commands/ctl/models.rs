@@ -1,11 +1,13 @@
-//! `reef ctl models`, `load` and `unload`.
+//! `reef ctl models`, `load`, `unload`, `suspend` and `resume`.
 
+use crate::commands::suspend::{COPY_TIMEOUT, millis};
 use crate::remote::daemon::{Daemon, DaemonAddress, segment};
 use crate::remote::residency::Residency;
 use crate::remote::scrape::{Labels, Scrape};
 use crate::report::date::date;
 use crate::report::output::print;
 use crate::report::table::{Table, table};
+use crate::report::time;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -34,6 +36,15 @@ pub(crate) struct One {
     /// Print JSON.
     #[arg(long)]
     json: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Suspend {
+    #[command(flatten)]
+    one: One,
+    /// Longest time for its requests to end and for it to leave, such as 10s.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time::parse)]
+    timeout: Duration,
 }
 
 /// A version of a model in the daemon's index.
@@ -110,15 +121,24 @@ pub(super) fn list(args: &List) -> Result<()> {
 }
 
 pub(super) fn load(args: &One) -> Result<()> {
-    change(args, "load", "loaded", LOAD_TIMEOUT)
+    change(args, "/v2/repository/models", "load", "loaded", LOAD_TIMEOUT)
 }
 
 pub(super) fn unload(args: &One) -> Result<()> {
-    change(args, "unload", "unloaded", TIMEOUT)
+    change(args, "/v2/repository/models", "unload", "unloaded", TIMEOUT)
 }
 
-fn change(args: &One, verb: &str, done: &str, time: Duration) -> Result<()> {
-    let path = format!("/v2/repository/models/{}/{verb}", segment(&args.model));
+pub(super) fn suspend(args: &Suspend) -> Result<()> {
+    let verb = format!("suspend?timeout_ms={}", millis(args.timeout)?);
+    change(&args.one, "/reef/models", &verb, "suspended", COPY_TIMEOUT + args.timeout)
+}
+
+pub(super) fn resume(args: &One) -> Result<()> {
+    change(args, "/reef/models", "resume", "resumed", TIMEOUT)
+}
+
+fn change(args: &One, models: &str, verb: &str, done: &str, time: Duration) -> Result<()> {
+    let path = format!("{models}/{}/{verb}", segment(&args.model));
     args.place.daemon()?.post(&path, time)?;
     if args.json {
         return print(json!({ "model": args.model, "state": done }));

@@ -1,10 +1,14 @@
 //! `GET /reef/suspended`: guests that are off the GPU; `POST /reef/guests/NAME/suspend`, `/resume`
-//! and `/move` with a process number or a job.
+//! and `/move` with a process number or a job; `POST /reef/models/NAME/suspend` and `/resume` with
+//! the name of a model on demand.
 
 use super::reply::{App, Reply};
 use crate::error::{Error, Result};
+use crate::name::ModelName;
 use crate::net::identity::peer::Peer;
+use crate::residency::residents::Residents;
 use crate::server::Server;
+use crate::suspend::suspensions::millis;
 use axum::extract::{Path, State};
 use axum::http::Uri;
 use axum::routing::{get, post};
@@ -57,6 +61,8 @@ pub(super) fn routes() -> Router<Arc<Server>> {
         .route("/reef/guests/{guest}/suspend", post(suspend))
         .route("/reef/guests/{guest}/resume", post(resume))
         .route("/reef/guests/{guest}/move", post(move_to))
+        .route("/reef/models/{model}/suspend", post(suspend_model))
+        .route("/reef/models/{model}/resume", post(resume_model))
 }
 
 fn answer(all: &[Suspended]) -> Json<Value> {
@@ -134,6 +140,27 @@ async fn move_to(
     let to = to.ok_or_else(|| Error::Invalid("`to` must name a GPU".into()))?;
     let work = server.suspending(&peer, move |all| all.move_to(&guest, timeout, to));
     Ok(answer(&work.await?))
+}
+
+async fn suspend_model(
+    State(server): App,
+    Extension(peer): Extension<Peer>,
+    Path(model): Path<String>,
+    uri: Uri,
+) -> Reply<()> {
+    let Options { timeout, .. } = Options::of(&uri)?;
+    millis(timeout)?; // in its range
+    let suspend = move |all: &Residents, model: &str| all.suspend(model, timeout);
+    Ok(server.move_model(&peer, ModelName::new(&model)?, suspend).await?)
+}
+
+async fn resume_model(
+    State(server): App,
+    Extension(peer): Extension<Peer>,
+    Path(model): Path<String>,
+) -> Reply<()> {
+    let resume = |all: &Residents, model: &str| all.resume(model);
+    Ok(server.move_model(&peer, ModelName::new(&model)?, resume).await?)
 }
 
 #[cfg(test)]

@@ -218,6 +218,35 @@ fn request_for_a_process_of_an_operator_is_refused_at_once() {
 }
 
 #[test]
+fn suspended_model_takes_no_request_until_it_is_resumed() {
+    let (_device, residents, all) = start(2, MINUTE, false);
+    for _ in 0..2 {
+        residents.suspend("m1", MINUTE).unwrap();
+        assert!(all[0].is_away());
+    }
+    let refused = all[0].enter(MINUTE, &|| false).map(drop);
+    let want = "the model was suspended by an operator: `reef ctl resume` brings it back";
+    assert_eq!(refused, Err(Refusal::Away(Error::Unavailable(want.into()))));
+    drop(all[1].enter(MINUTE, &|| false).unwrap());
+    residents.resume("m1").unwrap();
+    drop(all[0].enter(MINUTE, &|| false).unwrap());
+}
+
+#[test]
+fn model_that_works_takes_requests_after_a_suspension_in_vain() {
+    let (_device, residents, all) = start(1, MINUTE, false);
+    let used = all[0].enter(MINUTE, &|| false).unwrap();
+    let said = residents.suspend("m1", Duration::from_millis(1));
+    assert!(matches!(said, Err(Error::Deadline(_))), "{said:?}");
+    drop(used);
+    drop(all[0].enter(MINUTE, &|| false).unwrap());
+    let want = "model m7: must have residency = \"on-demand\" to leave its device";
+    for said in [residents.suspend("m7", MINUTE), residents.resume("m7")] {
+        assert_eq!(said, Err(Error::Invalid(want.into())));
+    }
+}
+
+#[test]
 fn request_without_room_or_client_does_not_wait_on() {
     let (_, _residents, all) = start(2, Duration::from_millis(1), false);
     wait("their departures", || all.iter().all(Resident::is_away));
