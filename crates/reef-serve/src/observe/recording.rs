@@ -6,6 +6,7 @@ use crate::class::Class;
 use crate::engine::node::Node;
 use crate::error::Result;
 use crate::observe::observer::Observer;
+use crate::residency::facts::Move;
 use reef::Span;
 use reef::perfetto::{self, Track};
 use serde_json::{Value, json};
@@ -19,6 +20,12 @@ const DEVICE: u32 = 1;
 const SECOND_DEVICE: u32 = 4;
 /// Process number of the instances' tracks.
 const INSTANCES: u32 = 2;
+/// Tracks of moves of models on demand, after those of all instances: of departures, which may
+/// overlap with returns, and of returns.
+const MOVES: [Track; 2] = [
+    Track { process: INSTANCES, thread: u32::MAX - 1 },
+    Track { process: INSTANCES, thread: u32::MAX },
+];
 
 /// A trace in progress; it ends when this is dropped.
 #[derive(Debug)]
@@ -58,7 +65,9 @@ impl Recording {
         let mut text = Vec::new();
         let guests = std::mem::take(&mut self.guests).finish();
         let devices = self.devices.iter().flat_map(DeviceRecording::events);
-        let events = devices.chain(instances(&requests, self.begin)).chain(guests);
+        let moves = self.observer.residents.get().map(|all| all.moves_since(self.begin));
+        let moves = move_events(&moves.unwrap_or_default(), self.begin);
+        let events = devices.chain(instances(&requests, self.begin)).chain(moves).chain(guests);
         perfetto::write(&mut text, events).expect("a vector takes any bytes");
         text
     }
@@ -131,6 +140,25 @@ fn instances(requests: &[Request], begin: Instant) -> impl Iterator<Item = Value
     let events = requests.iter().enumerate();
     let events = events.flat_map(move |(id, request)| request_events(request, id, begin));
     [perfetto::process(INSTANCES, "lanes")].into_iter().chain(names).chain(events)
+}
+
+/// Returns the departures and the returns of models on demand. One that began before the trace is
+/// shown from the begin of the trace.
+pub(super) fn move_events(moves: &[Move], begin: Instant) -> Vec<Value> {
+    if moves.is_empty() {
+        return Vec::new();
+    }
+    let names = MOVES.iter().zip(["departures", "returns"]);
+    let mut events: Vec<Value> =
+        names.map(|(track, name)| perfetto::thread(*track, name)).collect();
+    for Move { title, is_return, begin: from, end, is_done } in moves {
+        let from = from.saturating_duration_since(begin);
+        let time = end.saturating_duration_since(begin).saturating_sub(from);
+        let args = json!({ "outcome": if *is_done { "ok" } else { "refused" } });
+        let track = MOVES[usize::from(*is_return)];
+        events.push(perfetto::slice(track, "move", title, from, time, &args));
+    }
+    events
 }
 
 fn track(instance: u32) -> Track {

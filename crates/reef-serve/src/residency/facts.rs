@@ -3,7 +3,7 @@
 use crate::class::Class;
 use reef_suspend::Uuid;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Process of a model, by the names that people and metrics have for it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -89,4 +89,17 @@ pub(crate) struct Residency {
     pub(crate) return_time: Duration,
     /// End of its last return.
     pub(crate) returned: Option<SystemTime>,
+}
+
+/// A departure or a return that has ended, for traces.
+#[derive(Debug, Clone)]
+pub(crate) struct Move {
+    /// Name of the process in the log.
+    pub(crate) title: String,
+    /// True for a return.
+    pub(crate) is_return: bool,
+    pub(crate) begin: Instant,
+    pub(crate) end: Instant,
+    /// False if it was refused.
+    pub(crate) is_done: bool,
 }

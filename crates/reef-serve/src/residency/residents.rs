@@ -1,7 +1,7 @@
 //! All processes that are on the GPU on demand, with the thread that moves them.
 
 use super::entry::{Id, Target};
-use super::facts::{Facts, Held, Residency, ResidencyState};
+use super::facts::{Facts, Held, Move, Residency, ResidencyState};
 use super::mover::Mover;
 use super::steps::{FreeBytes, Step};
 use super::table::Table;
@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::suspend::suspensions::Suspender;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
@@ -19,6 +20,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Longest sleep of the thread: an operator may bring a process back meanwhile.
 const MAX_SLEEP: Duration = Duration::from_secs(1);
+
+/// Maximum number of moves that are kept for traces. The oldest are forgotten.
+const MAX_MOVES: usize = 1024;
 
 /// All processes that are on the GPU on demand.
 #[derive(Debug)]
@@ -31,8 +35,22 @@ pub(crate) struct Residents {
 #[derive(Debug, Default)]
 struct State {
     table: Table,
+    /// The last moves, in the order of their ends.
+    moves: VecDeque<Move>,
     /// True while there is the thread.
     has_thread: bool,
+}
+
+impl State {
+    /// Keeps a move that has taken this time, and ends now.
+    fn note_move(&mut self, target: Target, is_return: bool, time: Duration, is_done: bool) {
+        if self.moves.len() >= MAX_MOVES {
+            self.moves.pop_front();
+        }
+        let (title, end) = (self.table.title(target.id), Instant::now());
+        let begin = end.checked_sub(time).unwrap_or(end);
+        self.moves.push_back(Move { title, is_return, begin, end, is_done });
+    }
 }
 
 impl Residents {
@@ -62,6 +80,12 @@ impl Residents {
     /// Returns the state of all processes.
     pub(crate) fn all(&self) -> Vec<Residency> {
         self.state.lock().table.all()
+    }
+
+    /// Returns the last moves that have ended after this time.
+    pub(crate) fn moves_since(&self, begin: Instant) -> Vec<Move> {
+        let state = self.state.lock();
+        state.moves.iter().filter(|one| one.end > begin).cloned().collect()
     }
 
     /// Has all processes of a model leave their device, and keeps them away until
@@ -185,6 +209,7 @@ impl Residents {
     fn note_leave(&self, target: Target, left: Result<Held>, time: Duration) {
         let why = left.as_ref().err().cloned();
         let mut state = self.state.lock();
+        state.note_move(target, false, time, why.is_none());
         let is_logged = state.table.note_leave(target, left.ok(), Instant::now());
         let (model, pid) = (state.table.title(target.id), target.pid);
         match why {
@@ -200,6 +225,7 @@ impl Residents {
     /// Notes the end of a return. `had_room`: not refused because another process stays.
     fn note_return(&self, target: Target, back: Result<()>, time: Duration, had_room: bool) {
         let mut state = self.state.lock();
+        state.note_move(target, true, time, back.is_ok());
         let (model, pid) = (state.table.title(target.id), target.pid);
         match back {
             Ok(()) => {

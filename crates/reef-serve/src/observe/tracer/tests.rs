@@ -1,5 +1,8 @@
 use super::*;
 use crate::net::identity::client_id::Protocol;
+use crate::observe::recording::move_events;
+use crate::residency::facts::Move;
+use serde_json::{Value, json};
 use std::time::Duration;
 
 fn request(tracer: &Tracer) -> Request {
@@ -90,4 +93,28 @@ fn request_that_ended_before_the_trace_has_no_events() {
     assert!(crate::observe::recording::request_events(&one, 0, one.end).is_empty());
     let before = one.end - Duration::from_nanos(100);
     assert!(!crate::observe::recording::request_events(&one, 0, before).is_empty());
+}
+
+#[test]
+fn moves_of_models_have_tracks_of_their_own() {
+    let begin = Instant::now() + Duration::from_secs(1);
+    let one = |is_return: bool, from: u64, to: u64| Move {
+        title: "m/1 be 0".into(),
+        is_return,
+        begin: begin - Duration::from_micros(100) + Duration::from_micros(from),
+        end: begin - Duration::from_micros(100) + Duration::from_micros(to),
+        is_done: is_return,
+    };
+    let events = move_events(&[one(false, 50, 150), one(true, 120, 180)], begin);
+    let shown = |event: &Value| {
+        (event["ts"].as_f64(), event["dur"].as_f64(), event["args"]["outcome"].clone())
+    };
+    let want = [
+        (Some(0.0), Some(50.0), json!("refused")), // it began before
+        (Some(20.0), Some(60.0), json!("ok")),
+    ];
+    let slices: Vec<_> = events.iter().filter(|event| event["ph"] == "X").collect();
+    assert_eq!(slices.iter().map(|event| shown(event)).collect::<Vec<_>>(), want);
+    assert_ne!(slices[0]["tid"], slices[1]["tid"], "they may overlap");
+    assert!(move_events(&[], begin).is_empty());
 }

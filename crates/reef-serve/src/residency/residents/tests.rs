@@ -197,6 +197,25 @@ fn idle_process_leaves_and_comes_back_for_a_request() {
 }
 
 #[test]
+fn moves_are_kept_for_a_trace() {
+    let begin = Instant::now();
+    let (device, residents, all) = start(1, Duration::from_millis(1), false);
+    wait("its departure", || all[0].is_away());
+    drop(all[0].enter(MINUTE, &|| false).unwrap());
+    let moves = residents.moves_since(begin);
+    let first: Vec<_> = moves.iter().take(2).map(|one| (one.is_return, one.is_done)).collect();
+    assert_eq!(first, [(false, true), (true, true)]);
+    assert!(moves.iter().all(|one| one.title == "m/1" && begin <= one.begin));
+    device.refuses.store(true, SeqCst);
+    let is_refused = || {
+        drop(all[0].enter(MINUTE, &|| false).unwrap());
+        residents.moves_since(begin).iter().any(|one| !one.is_done)
+    };
+    wait("a departure that is refused", is_refused);
+    assert!(residents.moves_since(Instant::now() + MINUTE).is_empty());
+}
+
+#[test]
 fn process_whose_departure_is_refused_stays_and_answers() {
     let (_, residents, all) = start(1, Duration::from_millis(1), true);
     for _ in 0..20 {

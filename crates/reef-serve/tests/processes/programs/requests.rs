@@ -14,6 +14,7 @@ use rustix::shm;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::path::PathBuf;
+use std::thread;
 
 /// Answers how many inputs it has read from files, and the first and last number of its input.
 const FILES: &str = r#"
@@ -355,4 +356,33 @@ fn inputs_in_regions_are_charged_as_they_are_copied() {
     let (status, said) = error(&ask(BYTES));
     assert!(status == 429 && said.starts_with("bytes of requests of "), "{status} {said}");
     assert_eq!(numbers(&ask(8)), [0.0, 0.0], "the charge has ended");
+}
+
+/// In the same way as those of networks: a track for each process.
+#[test]
+fn requests_of_a_process_are_in_a_trace() {
+    let daemon = with_echo("process-trace", "", "");
+    let traced = || {
+        thread::scope(|scope| {
+            let traced = scope.spawn(|| daemon.get("/reef/trace?seconds=1"));
+            while !traced.is_finished() {
+                assert_eq!(ask(&daemon, "echo", "").0, 200);
+                assert_eq!(ask(&daemon, "echo", "error").0, 500);
+            }
+            traced.join().unwrap()
+        })
+    };
+    // On a busy machine no request may end in a second.
+    within(SOON, "a trace with requests", || {
+        let said = traced();
+        let (_, body) = said.split_once("\r\n\r\n").expect("an answer");
+        let trace: Value = serde_json::from_str(body).expect("JSON");
+        let events = trace["traceEvents"].as_array().expect("events");
+        let is_run = |event: &&Value| event["name"] == "echo/1" && event["cat"] == "be";
+        let outcomes: Vec<_> =
+            events.iter().filter(is_run).map(|event| &event["args"]["outcome"]).collect();
+        let is_named = |event: &Value| event["args"]["name"] == "echo/1 be 0";
+        ["ok", "program"].iter().all(|name| outcomes.iter().any(|outcome| *outcome == name))
+            && events.iter().any(is_named)
+    });
 }
