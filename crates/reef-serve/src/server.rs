@@ -568,7 +568,12 @@ fn open_residents(config: &Config, observer: &Observer) {
     let listens = config.guests.listen;
     let processes = listens.then(|| process_mover(config, observer));
     let movers = Movers::new(observer.networks.clone(), processes);
-    let residents = observer.residents.get_or_init(|| Residents::new(Box::new(movers)));
+    let max_away = match config.memory.away_mib {
+        0 => None,
+        mib => Some(mib.saturating_mul(1 << 20)),
+    };
+    let residents = Residents::new(Box::new(movers), max_away);
+    let residents = observer.residents.get_or_init(|| residents);
     observer.metrics.add(Box::new(ResidencyCollector(residents.clone())));
 }
 

@@ -20,6 +20,8 @@ pub struct Memory {
     pub requests_mib: u64,
     /// Requests and answers of one connection; default 256.
     pub connection_mib: u64,
+    /// Host memory of all programs that are off their GPU on demand; default 0.
+    pub away_mib: u64,
 }
 
 impl Default for Memory {
@@ -30,6 +32,7 @@ impl Default for Memory {
             client_mib: 512,
             requests_mib: 512,
             connection_mib: 256,
+            away_mib: 0,
         }
     }
 }

@@ -117,6 +117,13 @@ impl Entry {
         Some(sum(false).max(sum(true))) // those of a budget are the same bytes
     }
 
+    /// True if its memory is in the host's: a network has none there.
+    pub(super) fn is_in_host(&self) -> bool {
+        use ResidencyState::{Away, Leaving, Returning};
+        let is_off = matches!(self.state, Leaving | Away | Returning) || self.is_suspended;
+        is_off && !self.is_network()
+    }
+
     /// Returns the class that decides about its departure: a network is real-time while it serves
     /// such requests, and for [`REST_TIME`] afterwards.
     pub(super) fn class(&self, now: Instant) -> Class {

@@ -54,8 +54,12 @@ impl State {
 }
 
 impl Residents {
-    pub(crate) fn new(mover: Box<dyn Mover>) -> Arc<Self> {
-        Arc::new(Self { mover, state: Mutex::default(), change: Condvar::new() })
+    /// Bounds the host memory of all processes that are off the GPU to `max_away` bytes. `None`: it
+    /// has no bound.
+    pub(crate) fn new(mover: Box<dyn Mover>, max_away: Option<u64>) -> Arc<Self> {
+        let mut state = State::default();
+        state.table.max_away = max_away;
+        Arc::new(Self { mover, state: Mutex::new(state), change: Condvar::new() })
     }
 
     /// Adds a process that has not been started. It is removed when the result is dropped.
@@ -145,8 +149,12 @@ impl Residents {
             self.change.notify_all();
             match step {
                 Step::Leave(target) => {
+                    let refused = state.table.away_refusal(target.id, None);
                     drop(state);
-                    self.leave(target);
+                    match refused {
+                        Some(why) => self.note_leave(target, Err(why), Duration::ZERO),
+                        None => self.leave(target),
+                    }
                 }
                 Step::Return(target) => {
                     drop(state);
@@ -154,8 +162,15 @@ impl Residents {
                 }
                 Step::Turnover { leaver, returner } => {
                     let had = state.table.held(leaver.id);
+                    let refused = state.table.away_refusal(leaver.id, Some(returner.id));
                     drop(state);
-                    self.turn_over(leaver, &had, returner);
+                    match refused {
+                        Some(why) => {
+                            self.note_leave(leaver, Err(why.clone()), Duration::ZERO);
+                            self.note_return(returner, Err(why), Duration::ZERO, false);
+                        }
+                        None => self.turn_over(leaver, &had, returner),
+                    }
                 }
                 Step::Admit | Step::Measure => {}
                 Step::Sleep(time) => {

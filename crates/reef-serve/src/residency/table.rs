@@ -2,6 +2,7 @@
 
 use super::entry::{Entry, Id, Target};
 use super::facts::{Facts, Held, Residency, ResidencyState};
+use crate::error::Error;
 use crate::suspend::suspensions::Suspender;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
@@ -13,6 +14,8 @@ const RETURN_PAUSE: Duration = Duration::from_millis(500);
 /// pauses the program, and a long `idle` says nothing about the reason of a refusal.
 const MIN_LEAVE_PAUSE: Duration = Duration::from_millis(500);
 const MAX_LEAVE_PAUSE: Duration = Duration::from_secs(30);
+
+const MIB: u64 = 1 << 20;
 
 /// Number of failed returns in a row after which a process is lost.
 const MAX_FAILED_RETURNS: u32 = 5;
@@ -27,6 +30,8 @@ pub(super) struct Table {
     pub(super) counts_again: bool,
     /// Last time at which that was so.
     pub(super) counted: Option<Instant>,
+    /// Maximum bytes of the host's memory for processes that are off the GPU. `None`: no maximum.
+    pub(super) max_away: Option<u64>,
 }
 
 impl Table {
@@ -304,6 +309,25 @@ impl Table {
                 !std::mem::replace(&mut entry.is_refusal_logged, true)
             }
         }
+    }
+
+    /// Returns the reason for which a process stays, if its memory would be too much with that of
+    /// all that are off the GPU. `returner` comes back meanwhile.
+    pub(super) fn away_refusal(&self, leaver: Id, returner: Option<Id>) -> Option<Error> {
+        let max = self.max_away?;
+        let own = self.entries.get(&leaver).filter(|entry| !entry.is_network())?.bytes();
+        let moves = |id: Id| id == leaver || Some(id) == returner;
+        let others = self.entries.iter().filter(|(id, entry)| !moves(**id) && entry.is_in_host());
+        let bytes = others.map(|(_, entry)| entry.bytes().unwrap_or(0));
+        let taken = bytes.fold(0_u64, u64::saturating_add);
+        let own = own.unwrap_or(0); // not known: counted once it has left
+        if taken.saturating_add(own) <= max {
+            return None;
+        }
+        let [max, taken, own] = [max, taken, own].map(|bytes| bytes.div_ceil(MIB));
+        Some(Error::Unavailable(format!(
+            "host memory of programs off the GPU must be at most {max} MiB (memory.away_mib), got {taken} + {own}"
+        )))
     }
 
     /// Returns the bytes of a process, as they were counted last; none if they are not known.

@@ -97,10 +97,19 @@ fn start(
 
 /// Starts processes, each of which leaves after its time without a request.
 fn start_each(idles: &[Duration], refuses: bool) -> (Arc<Device>, Arc<Residents>, Vec<Resident>) {
+    start_bounded(idles, refuses, None)
+}
+
+/// Starts processes that take at most this number of bytes of the host's memory.
+fn start_bounded(
+    idles: &[Duration],
+    refuses: bool,
+    max_away: Option<u64>,
+) -> (Arc<Device>, Arc<Residents>, Vec<Resident>) {
     let (count, refuses) = (idles.len() as u32, AtomicBool::new(refuses));
     let (away, suspended, holds, turnovers) = Default::default();
     let device = Arc::new(Device { count, away, suspended, refuses, holds, turnovers });
-    let residents = Residents::new(Box::new(TestMover(device.clone())));
+    let residents = Residents::new(Box::new(TestMover(device.clone())), max_away);
     let one = |(&idle, number): (&Duration, u32)| {
         let (model, class, device) = (format!("m{number}"), Class::BestEffort, "cuda:0".into());
         let name = ProcessName { model, version: 1, class, instance: 0, device };
@@ -213,6 +222,26 @@ fn moves_are_kept_for_a_trace() {
     };
     wait("a departure that is refused", is_refused);
     assert!(residents.moves_since(Instant::now() + MINUTE).is_empty());
+}
+
+/// One of two may be away: they change places for requests.
+#[test]
+fn host_memory_of_processes_that_are_away_is_bounded() {
+    let begin = Instant::now();
+    let idles = [Duration::from_millis(1); 2];
+    let (device, residents, all) = start_bounded(&idles, false, Some(MODEL_BYTES * MIB));
+    let is_refused = || residents.moves_since(begin).iter().any(|one| !one.is_done);
+    wait("a departure that is refused", is_refused);
+    assert_eq!(device.away.lock().len(), 1);
+    for resident in all.iter().cycle().take(4) {
+        drop(resident.enter(MINUTE, &|| false).unwrap());
+        assert!(device.away.lock().len() <= 1);
+    }
+    assert!(device.turnovers.load(SeqCst) > 0);
+    let (device, residents, all) = start_bounded(&idles[..1], false, Some(MODEL_BYTES * MIB - 1));
+    let is_refused = || residents.moves_since(begin).iter().any(|one| !one.is_done);
+    wait("a departure that is refused", is_refused);
+    assert!(device.away.lock().is_empty() && !all[0].is_away(), "it does not fit alone");
 }
 
 #[test]
