@@ -41,7 +41,7 @@ struct Shared<T> {
 
 #[derive(Debug)]
 struct State<T> {
-    waiting: VecDeque<Waiting<T>>,
+    waiting: VecDeque<WaitingPart<T>>,
     /// Bytes of all that wait.
     bytes: u64,
     debt: Duration,
@@ -52,7 +52,7 @@ struct State<T> {
 
 /// A part that waits for the client.
 #[derive(Debug)]
-struct Waiting<T> {
+struct WaitingPart<T> {
     part: T,
     bytes: u64,
     /// Bytes that are charged for it.
@@ -75,12 +75,12 @@ impl<T> State<T> {
             Err(_) => return Err(SendError::Full(part)),
         };
         self.bytes = self.bytes.saturating_add(bytes);
-        self.waiting.push_back(Waiting { part, bytes, charged });
+        self.waiting.push_back(WaitingPart { part, bytes, charged });
         Ok(())
     }
 
     fn pop(&mut self) -> Option<T> {
-        let Waiting { part, bytes, charged } = self.waiting.pop_front()?;
+        let WaitingPart { part, bytes, charged } = self.waiting.pop_front()?;
         self.bytes = self.bytes.saturating_sub(bytes);
         self.charge.remove(charged);
         let paid = Duration::from_secs_f64(bytes as f64 / BYTES_PER_SECOND as f64);
@@ -256,7 +256,7 @@ mod tests {
         assert!(matches!(sender.try_send(4, PART), Err(SendError::Closed)));
     }
 
-    /// A part of 90 bytes each 9 s is no use of the stream.
+    /// A part of 90 bytes now and then does not keep the stream.
     #[tokio::test]
     async fn bytes_that_a_client_takes_pay_for_its_time() {
         let second = Duration::from_secs(1);
