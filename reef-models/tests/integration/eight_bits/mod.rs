@@ -2,6 +2,8 @@
 
 mod calibration;
 pub(crate) mod device;
+#[cfg(feature = "onnx")]
+mod files;
 mod layouts;
 mod loading;
 mod values;
