@@ -36,6 +36,7 @@ use right::*;
 use shared::shared_launches_keep_the_bits;
 use tensors::{
     attention_agrees, functions_agree, joined_attention_agrees, kinds_agree, layers_agree,
+    quantized_files_agree,
 };
 
 /// Opens the device, or says aloud why its tests are skipped.
@@ -73,6 +74,7 @@ mod cpu {
         joined_attention_agrees("units=2", 1e-4, [12, 12]);
         attention_agrees("units=2", 1e-5);
         layers_agree("units=2", 1e-6);
+        quantized_files_agree("units=2", 1.0);
         the_toy_adds_then_multiplies("units=2");
         a_lost_launch_is_found("units=2");
         shared_launches_keep_the_bits("units=2", 9); // each by itself
@@ -177,6 +179,7 @@ mod cuda {
             graphs_that_start_early_give_what_launches_give("precision=fp16");
             kinds_agree("precision=fp16", 100);
             layers_agree("precision=fp16", 2e-3);
+            quantized_files_agree("precision=fp16", 8.0);
             eight_bits_agree("precision=fp16");
         }
     }
@@ -203,6 +206,7 @@ mod cuda {
             kinds_agree("precision=fp32", 100);
             attention_agrees("precision=fp32", 1e-5);
             layers_agree("precision=fp32", 1e-6);
+            quantized_files_agree("precision=fp32", 2.0);
         }
     }
 

@@ -9,9 +9,11 @@ mod depthwise;
 mod functions;
 mod kinds;
 mod network;
+mod quantized;
 mod rows;
 
 pub(crate) use attention::joined_attention_agrees;
 pub(crate) use functions::functions_agree;
 pub(crate) use kinds::kinds_agree;
 pub(crate) use network::{attention_agrees, layers_agree};
+pub(crate) use quantized::quantized_files_agree;
