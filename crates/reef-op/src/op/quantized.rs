@@ -44,8 +44,14 @@ impl Format {
 
     /// Returns the scale of weights that are multiplied with one another's inputs: those of one
     /// output channel.
+    ///
+    /// Weights that are integers times a number, such as those of a file with integers of 8 bits,
+    /// are not rounded: their scale is that number or a part of it, also where the largest integer
+    /// is less than 127.
     pub fn scale_of_all(self, values: &[f32]) -> f32 {
-        self.scale_of(values.iter().fold(0.0, |largest, value| value.abs().max(largest)))
+        let largest = values.iter().fold(0.0, |largest: f32, value| value.abs().max(largest));
+        let common = (self == Self::Int8).then(|| common_scale(values, largest)).flatten();
+        common.unwrap_or_else(|| self.scale_of(largest))
     }
 
     /// Returns the bits of the number nearest to `x`, the even one of two; those of the largest for
@@ -69,6 +75,29 @@ impl Format {
     pub fn nearest(self, x: f32) -> f32 {
         self.of_bits(self.bits_of(x))
     }
+}
+
+/// Largest distance of a quotient of singles from the integer that it stands for. Quotients are up
+/// to 127, and four roundings move them by up to 2⁻¹⁵.
+const MAX_DISTANCE: f32 = 1.0 / 16384.0;
+
+/// The smallest part of `largest`, from a 127th on, of which all values are integers, if there is
+/// one.
+fn common_scale(values: &[f32], largest: f32) -> Option<f32> {
+    // Values that are not integers times an earlier scale: most rows are read once.
+    let mut others: Vec<f32> = Vec::new();
+    (1..=127_u8).rev().map(|count| largest / f32::from(count)).find(|scale| {
+        let is_other = |value: &f32| {
+            let quotient = value / scale;
+            (quotient - quotient.round()).abs() > MAX_DISTANCE
+        };
+        if !scale.is_normal() || others.iter().any(is_other) {
+            return false;
+        }
+        let other = values.iter().copied().find(is_other);
+        others.extend(other);
+        other.is_none()
+    })
 }
 
 /// 2⁻¹²⁰, which makes the least normal single of the least normal E4M3 number, 2⁻⁶.
@@ -203,6 +232,40 @@ mod tests {
                 prop_assert_eq!(distance(&Format::Fp8.nearest(x)), least);
             }
         }
+    }
+
+    proptest! {
+        /// Rows of a file with one scale for all of them: only one has the number 127.
+        #[test]
+        fn integers_times_a_scale_stay_what_they_are(
+            scale in 1e-4f32..3.0,
+            largest in 1..=127_i16,
+            others in prop::collection::vec(-127..=127_i16, 1..40),
+        ) {
+            let numbers = others.iter().map(|other| other % (largest + 1)).chain([largest]);
+            let weights: Vec<f32> = numbers.map(|number| f32::from(number) * scale).collect();
+            let found = Format::Int8.scale_of_all(&weights);
+            for weight in &weights {
+                let nearest = Format::Int8.nearest(weight / found) * found;
+                prop_assert!((nearest - weight).abs() <= 1e-4 * found, "{nearest} for {weight}");
+            }
+        }
+    }
+
+    #[test]
+    fn weights_without_a_common_scale_have_that_of_the_largest() {
+        let rows: [(&[f32], f32); 5] = [
+            (&[1.27, -0.014], 0.01),
+            (&[0.0, 12.7], 0.1),
+            (&[0.0], 1.0),
+            (&[f32::INFINITY, 1.0], 1.0),
+            (&[f32::NAN, 1.27], 0.01),
+        ];
+        for (weights, want) in rows {
+            let found = Format::Int8.scale_of_all(weights);
+            assert!((found - want).abs() <= 1e-6, "{weights:?}: {found}");
+        }
+        assert_eq!(Format::Fp8.scale_of_all(&[1.0, 0.5]), 1.0 / 448.0);
     }
 
     #[test]
