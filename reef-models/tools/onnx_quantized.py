@@ -4,7 +4,8 @@
     pip install onnx onnxruntime numpy
     python3 reef-models/tools/onnx_quantized.py reef-models/tests/onnx_quantized
 
-Writes NAME.onnx for each way to quantize it, and cases.json: images, and the outputs of floats and of each file.
+Writes NAME.onnx for each way to quantize it, and cases.json: images, the outputs of floats and of each file, and the numbers
+that some convolutions read and make.
 `tests/integration/eight_bits/files.rs` reads them. Filters are random; the last layer is fitted to four kinds of images, so
 that classes are far apart.
 """
@@ -109,6 +110,28 @@ def step_of_output(model):
     return float(str(numpy_helper.to_array(stored[maker.input[1]]).ravel()[0]))
 
 
+def layer(path, name, image):
+    """Numbers that a convolution of a file reads and makes for an image, and all that it is made of."""
+    model = onnx.load(path)
+    stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    maker = {output: node for node in model.graph.node for output in node.output}
+    conv = next(node for node in model.graph.node if node.name == name)
+    readers = [node for node in model.graph.node if conv.output[0] in node.input]
+    x, w, b = (maker[value] for value in conv.input)  # they are dequantized
+    (y,) = readers  # and the output is quantized
+    ends = [x.input[0], y.output[0]]
+    model.graph.output.extend(helper.make_tensor_value_info(end, TensorProto.INT8, None) for end in ends)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    read, made = session.run(ends, {"x": image[None]})
+    scales = [numbers(np.atleast_1d(stored[node.input[1]])) for node in (x, w, y)]
+    zeros = [int(np.atleast_1d(stored[node.input[2]])[0]) for node in (x, y)]
+    filters = stored[w.input[0]]
+    return {"shape": list(read.shape[1:]), "window": filters.shape[-1], "scale_x": scales[0][0], "zero_x": zeros[0],
+            "scales": scales[1] * (len(filters) // len(scales[1])), "scale_y": scales[2][0], "zero_y": zeros[1],
+            "weights": filters.ravel().tolist(), "bias": stored[b.input[0]].ravel().tolist(),
+            "input": read.ravel().tolist(), "output": made.ravel().tolist()}
+
+
 class Samples(CalibrationDataReader):
     def __init__(self, x):
         self.left = iter(x)
@@ -149,6 +172,8 @@ def main(folder):
             step = step_of_output(onnx.load(to))
             case["files"][name] = {"step": step, "outputs": numbers(got)}
             print(f"{name}: off by {abs(got - want).max():.4f}, {(got.argmax(1) == kinds[-8:]).sum()} of {len(got)} right")
+    layers = [(way, name) for way in ("per_tensor", "symmetric") for name in ("c1", "c2")]
+    case["layers"] = {f"{way}/{name}": layer(folder / f"{way}.onnx", name, checks[0]) for way, name in layers}
     (folder / "cases.json").write_text(json.dumps(case, separators=(",", ":")) + "\n")
 
 

@@ -2,7 +2,9 @@
 //! `tools/onnx_quantized.py` makes them.
 
 use reef_models::Model;
+use reef_models::kinds::reference::{Inputs, apply};
 use reef_op::tensor::Array;
+use reef_op::{Conv2d, Format, Layout, Op, Quantized, Tensor, Window};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -15,6 +17,7 @@ struct Cases {
     /// Outputs of the network that was quantized.
     floats: Vec<f64>,
     files: BTreeMap<String, Case>,
+    layers: BTreeMap<String, Layer>,
 }
 
 #[derive(serde::Deserialize)]
@@ -22,6 +25,71 @@ struct Case {
     /// Scale of the numbers of 8 bits that become the outputs.
     step: f64,
     outputs: Vec<f64>,
+}
+
+/// A convolution of a file, and the numbers that it reads and makes for the first image.
+#[derive(serde::Deserialize)]
+struct Layer {
+    /// Channels, rows and columns of the input; rows and columns of the output are the same.
+    shape: [usize; 3],
+    /// Rows and columns of the window.
+    window: usize,
+    scale_x: f32,
+    zero_x: f32,
+    weights: Vec<f32>,
+    /// Of the weights of each output.
+    scales: Vec<f32>,
+    bias: Vec<f32>,
+    scale_y: f32,
+    zero_y: f32,
+    input: Vec<f32>,
+    output: Vec<f32>,
+}
+
+impl Layer {
+    /// Its output by an operation on images, whose numbers have no zero point and go from -127 to
+    /// 127: the bias has the zero points, and numbers whose zero point is -128 are one more.
+    fn made(&self) -> Vec<f32> {
+        let Self { shape: [channels, height, width], window, scale_x, scale_y, .. } = *self;
+        let more = |zero: f32| f32::from(u8::from(zero == -128.0));
+        let [more_x, more_y] = [self.zero_x, self.zero_y].map(more);
+        let (zero_x, zero_y) = (self.zero_x + more_x, self.zero_y + more_y);
+        let border = window / 2;
+        let [rows, columns] = [height, width].map(|size| size + 2 * border);
+        let mut input = vec![zero_x * scale_x; channels * rows * columns];
+        for (at, number) in self.input.iter().enumerate() {
+            let row = at / (height * width) * rows + at / width % height + border;
+            input[row * columns + at % width + border] = (number + more_x).min(127.0) * scale_x;
+        }
+        let filters = self.weights.chunks(self.weights.len() / self.scales.len());
+        let filters = filters.zip(&self.scales);
+        let weights = filters.clone().flat_map(|(row, scale)| row.iter().map(move |w| w * scale));
+        let weights: Vec<f32> = weights.collect();
+        let bias = filters.zip(&self.bias).map(|((row, scale), bias)| {
+            let sum: f32 = row.iter().sum();
+            (bias - zero_x * sum) * scale_x * scale + zero_y * scale_y
+        });
+        let bias: Vec<f32> = bias.collect();
+        let numbers = |scale| Layout::Quantized(Quantized::new(Format::Int8, scale).unwrap());
+        let op = Op::Conv2d(Conv2d {
+            input: Tensor::new(numbers(scale_x), [1, channels, rows, columns]),
+            output: Tensor::new(numbers(scale_y), [1, bias.len(), height, width]),
+            window: Window { size: [window; 2], stride: [1; 2], padding: [0; 2] },
+            groups: 1,
+            residual: false,
+            relu: false,
+            function: None,
+        });
+        let mut output = vec![0.0; self.output.len()];
+        let inputs = Inputs { input: &input, residual: None, weights: &weights, bias: &bias };
+        apply(&op, inputs, &mut output);
+        output.iter().map(|value| (value / scale_y).round() - more_y).collect()
+    }
+}
+
+fn cases() -> Cases {
+    let text = std::fs::read_to_string(folder().join("cases.json")).unwrap();
+    serde_json::from_str(&text).unwrap()
 }
 
 fn folder() -> PathBuf {
@@ -43,8 +111,7 @@ fn top(outputs: &[f64]) -> usize {
 /// Numbers per tensor and per channel, signed and unsigned, symmetric or not, in both formats.
 #[test]
 fn quantized_files_are_as_near_to_floats_as_in_onnx_runtime() {
-    let text = std::fs::read_to_string(folder().join("cases.json")).unwrap();
-    let cases: Cases = serde_json::from_str(&text).unwrap();
+    let cases = cases();
     let images = cases.kinds.len();
     for (name, Case { step, outputs }) in &cases.files {
         let model = Model::open(folder().join(format!("{name}.onnx"))).read().unwrap();
@@ -65,4 +132,19 @@ fn quantized_files_are_as_near_to_floats_as_in_onnx_runtime() {
         assert_eq!(tops, cases.kinds, "{name}");
     }
     assert_eq!(cases.files.len(), 5);
+}
+
+/// Kernels of 8 bits compute what the files say: docs/internals/quantized-files.md.
+#[test]
+fn operations_on_images_have_zero_points_in_their_bias() {
+    let cases = cases();
+    for (name, layer) in &cases.layers {
+        let made = layer.made();
+        assert_eq!(made.len(), layer.output.len(), "{name}");
+        let off = made.iter().zip(&layer.output).map(|(a, b)| (a - b).abs());
+        let off: Vec<f32> = off.filter(|&off| off > 0.0).collect();
+        assert!(off.iter().all(|&off| off <= 1.0), "{name}: {off:?}");
+        assert!(off.len() <= made.len() / 100, "{name}: {} of {}", off.len(), made.len());
+    }
+    assert_eq!(cases.layers.len(), 4);
 }
