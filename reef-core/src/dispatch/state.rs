@@ -214,6 +214,7 @@ impl<D: Device> PassState<D> {
             preempted,
             capped: group.is_capped() && !group.is_preempted(),
             has_parts: group.has_parts(),
+            caps: group.caps(),
             quiesced: preempted && group.is_quiesced(),
             ..View::new(&self.rt_views, self.rt.running(), &self.views)
         };

@@ -15,7 +15,7 @@ use crate::testing::fake::{AtLast, Fake, Script, eventually, kernel, launch, unt
 use parking_lot::Mutex;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::task::{Context, Wake};
 use std::thread;
@@ -461,6 +461,49 @@ fn width_of_a_plan_bounds_the_caps() {
         });
     }
     assert_eq!(dispatcher.stats().preemptions, 1, "another width does not count as a preemption");
+    script(&device).rt_hangs_at.store(0, Ordering::SeqCst);
+    ticket.wait().expect("it ends");
+}
+
+/// REEF, and best-effort work neither preempted nor capped while a test says so.
+#[derive(Debug)]
+struct Uncapped(Reef, Arc<AtomicBool>);
+
+impl Scheduler for Uncapped {
+    fn name(&self) -> &'static str {
+        "uncapped"
+    }
+
+    fn decide(&mut self, now: Duration, view: &View<'_>, plan: &mut Plan) {
+        self.0.decide(now, view, plan);
+        assert_eq!(view.caps, Some(Caps::all(9)), "of a device that caps");
+        if self.1.load(Ordering::SeqCst) {
+            (plan.preempt, plan.pad) = (false, false);
+        }
+    }
+}
+
+#[test]
+fn queues_run_uncapped_and_capped_again_next_to_a_task() {
+    let device = Fake::default();
+    script(&device).capped.store(9, Ordering::SeqCst);
+    let is_uncapped = Arc::new(AtomicBool::new(false));
+    let scheduler = Uncapped(Reef::default(), is_uncapped.clone());
+    let dispatcher = Dispatcher::start(&device, scheduler).expect("a dispatcher");
+    let _at_last = AtLast(device.clone());
+    let _be = busy_client(&dispatcher, &device);
+    script(&device).rt_hangs_at.store(1, Ordering::SeqCst);
+    let ticket = dispatcher.real_time().expect("a client").submit(&one_kernel()).expect("room");
+    let caps = || dispatcher.dispatch.group.current_caps();
+    for uncapped in [false, true, false] {
+        is_uncapped.store(uncapped, Ordering::SeqCst);
+        let wanted = (!uncapped).then_some(Caps::all(9));
+        eventually("as planned", || {
+            dispatcher.run_pass();
+            caps() == wanted && !dispatcher.is_preempted()
+        });
+    }
+    assert_eq!(dispatcher.stats().preemptions, 2, "that of the task, and that of the fall");
     script(&device).rt_hangs_at.store(0, Ordering::SeqCst);
     ticket.wait().expect("it ends");
 }

@@ -26,6 +26,7 @@ mod baseline;
 mod by_name;
 mod deadline;
 mod fair;
+mod ladder;
 pub(crate) mod policy;
 mod priority;
 mod reef;
@@ -37,6 +38,7 @@ pub use baseline::{RtOnly, Sequential, StreamPriority, Streams, WaitBased};
 pub use by_name::{NAMES, by_name, no_scheduler};
 pub use deadline::EarliestDeadline;
 pub use fair::FairShare;
+pub use ladder::WidthCounts;
 pub use policy::{
     LaunchLimit, Plan, QueueView, RtEnd, RtTaskView, Scheduler, TaskView, View, Width,
 };

@@ -1,6 +1,6 @@
 //! The `Scheduler` trait, its input (the view) and its output (the plan).
 
-use crate::backend::info::{PreemptLevel, Priority, Seq};
+use crate::backend::info::{Caps, PreemptLevel, Priority, Seq};
 use std::fmt::Debug;
 use std::time::Duration;
 
@@ -96,6 +96,9 @@ pub struct View<'a> {
     pub capped: bool,
     /// Graphs can run on parts of the device ([`Width::Parts`]).
     pub has_parts: bool,
+    /// Caps of best-effort queues next to real-time work that lasts, if the device has some and can
+    /// stop them there.
+    pub caps: Option<Caps>,
     /// Best-effort queues in the order in which their clients came.
     pub queues: &'a [QueueView],
 }
@@ -111,6 +114,7 @@ impl<'a> View<'a> {
             quiesced: false,
             capped: false,
             has_parts: false,
+            caps: None,
             queues,
         }
     }

@@ -3,7 +3,8 @@
 
 use crate::backend::error::{Error, Result};
 use crate::backend::info::{PreemptLevel, Priority};
-use crate::scheduler::policy::{Plan, RtEnd, Scheduler, View, Width};
+use crate::scheduler::ladder::{Ladder, Rung, WidthCounts};
+use crate::scheduler::policy::{Plan, RtEnd, Scheduler, View};
 use crate::scheduler::steady::Steady;
 use reef_latency::{Baseline, Verdict};
 use std::time::Duration;
@@ -33,45 +34,16 @@ const MAX_OWED: f64 = 4.0;
 const MAX_EXCESS: f64 = 3.0;
 /// Late tasks that must be saved up before a larger width is tried.
 const PROBE_CREDIT: f64 = MAX_EXCESS + 1.0;
-/// Time for which a width that was too large is not tried again, at first and at most. It doubles,
-/// and begins anew after the width has lasted for this many times as long.
-const MIN_REST: Duration = Duration::from_millis(250);
-const MAX_REST: Duration = Duration::from_secs(32);
-const LASTING: u32 = 4;
-/// First tasks next to a width that was never tried: graphs are captured for it meanwhile, which
-/// says nothing about later tasks.
-const FIRST_COLOCATED: u32 = 16;
-/// Widths of devices without parts, in the order of what best-effort work keeps. A device without
-/// caps knows none and all.
-const BY_CAPS: &[Option<Width>] = &[
-    None,
-    Some(Width::Units { percent: 12 }),
-    Some(Width::Units { percent: 25 }),
-    Some(Width::Device),
-];
-/// Widths of devices with parts, in that order. What a width costs depends on the tasks: on four
-/// fifths of the units some are hardly slower, and others by a quarter.
-const BY_PARTS: &[Option<Width>] = &[
-    None,
-    Some(Width::Units { percent: 12 }),
-    Some(Width::Parts { real_time: 85, best_effort: 15 }),
-    Some(Width::Parts { real_time: 79, best_effort: 21 }),
-    Some(Width::Parts { real_time: 79, best_effort: 40 }),
-    Some(Width::Parts { real_time: 79, best_effort: 52 }),
-    Some(Width::Device),
-    Some(Width::Parts { real_time: 79, best_effort: 100 }),
-    Some(Width::Parts { real_time: 73, best_effort: 100 }),
-];
-/// Width while no task is known.
-const UNKNOWN: usize = 1;
 
 /// Holds the 99th percentile of real-time tasks at a multiple of that alone, around another
 /// scheduler.
 ///
 /// While real-time work lasts, best-effort work runs next to it as widely as the target allows: as
-/// the device does by itself, on 25 or 12 % of its units, or not at all; with parts
-/// ([`Width::Parts`]) also on others. Where pauses interrupt real-time work, the other scheduler
-/// decides alone.
+/// the device does by itself, on 25 or 12 % of its units, or not at all. With parts
+/// ([`Width::Parts`](super::Width::Parts)) it also runs on others. On devices whose
+/// [caps](crate::Caps) depend on the blocks it also runs uncapped: nothing is preempted, and only
+/// the priority of streams tells the classes apart. Where pauses interrupt real-time work, the
+/// other scheduler decides alone.
 ///
 /// At times nothing runs next to it, and tasks are measured alone, each kind of task by itself. Two
 /// tasks of an unknown kind in sequence begin such a measurement soon: kinds may come in phases.
@@ -102,6 +74,7 @@ pub struct LatencyTarget {
     /// State of work that lasts; `None` where it doesn't.
     state: Option<State>,
     ladder: Ladder,
+    counts: WidthCounts,
     credit: f64,
     /// Late tasks beyond their share at this width, of each kind that had any.
     excess: Vec<(u64, f64)>,
@@ -148,7 +121,8 @@ impl LatencyTarget {
             steady: Steady::default(),
             tasks: TaskTimes::default(),
             state: None,
-            ladder: Ladder::new(BY_CAPS),
+            ladder: Ladder::default(),
+            counts: WidthCounts::default(),
             credit: FIRST_CREDIT,
             excess: Vec::new(),
             next_alone: Duration::ZERO,
@@ -158,17 +132,28 @@ impl LatencyTarget {
         })
     }
 
+    /// Returns the numbers of tasks by what ran next to them, which later tasks change as well.
+    pub fn counts(&self) -> WidthCounts {
+        self.counts.clone()
+    }
+
     /// Notes a task that has ended. One that was submitted before the state began says nothing.
     fn note(&mut self, end: &RtEnd, now: Duration) {
         match self.state.filter(|state| end.submitted >= state.since()) {
-            Some(State::Alone(_)) => self.tasks.note_alone(end),
-            Some(State::Colocated(_)) => match self.tasks.verdict(end, self.ratio) {
-                Some(verdict) => {
-                    self.unknown = 0;
-                    self.adapt(end.task, verdict, now);
+            Some(State::Alone(_)) => {
+                self.counts.add(Rung::Alone);
+                self.tasks.note_alone(end);
+            }
+            Some(State::Colocated(_)) => {
+                self.counts.add(self.ladder.rung());
+                match self.tasks.verdict(end, self.ratio) {
+                    Some(verdict) => {
+                        self.unknown = 0;
+                        self.adapt(end.task, verdict, now);
+                    }
+                    None => self.note_unknown(now),
                 }
-                None => self.note_unknown(now),
-            },
+            }
             None => {}
         }
     }
@@ -248,7 +233,7 @@ impl LatencyTarget {
             self.ladder.wake();
         }
         if self.tasks.is_unknown() {
-            self.ladder.at = UNKNOWN;
+            self.ladder.restrict();
         }
         self.earliest_alone = now.saturating_add(MIN_INTERVAL.max(MEASURED_PART * spent));
         self.next_alone = now.saturating_add(self.interval.max(MEASURED_PART * spent));
@@ -275,92 +260,19 @@ impl Scheduler for LatencyTarget {
         if !plan.pad {
             return; // nothing runs next to it anyway
         }
-        if view.has_parts {
-            self.ladder.use_parts();
-        }
+        self.ladder.fit(view);
         view.rt_ended.iter().for_each(|end| self.note(end, now));
         self.advance(now);
-        let width = match self.state {
+        let rung = match self.state {
             None => return,
-            Some(State::Alone(_)) => None,
-            Some(State::Colocated(_)) => self.ladder.width(),
+            Some(State::Alone(_)) => Rung::Alone,
+            Some(State::Colocated(_)) => self.ladder.rung(),
         };
-        plan.width = width.unwrap_or_default();
-        if width.is_some() {
-            return;
-        }
-        (plan.preempt, plan.pad) = (true, false);
-        if view.rt() == 0 {
+        rung.apply(plan);
+        if rung == Rung::Alone && view.rt() == 0 {
             // In short pauses as well: a queue that goes on would meet the next task.
             plan.wake_by(self.steady.ends());
         }
-    }
-}
-
-/// Widths, and which of them were too large.
-#[derive(Debug)]
-struct Ladder {
-    widths: &'static [Option<Width>],
-    at: usize,
-    /// Time since which this width lasts.
-    since: Duration,
-    /// Of each width the time until which it rests, and how long it will the next time.
-    rests: Vec<(Duration, Duration)>,
-    /// Of each width the first tasks that are still to come.
-    first: Vec<u32>,
-}
-
-impl Ladder {
-    /// These widths, at that of the device itself.
-    fn new(widths: &'static [Option<Width>]) -> Self {
-        let is_own = |width: &Option<Width>| *width == Some(Width::Device);
-        let at = widths.iter().position(is_own).unwrap_or(0);
-        let rests = vec![(Duration::ZERO, MIN_REST); widths.len()];
-        let first = vec![FIRST_COLOCATED; widths.len()];
-        Self { widths, at, since: Duration::ZERO, rests, first }
-    }
-
-    /// Counts a task next to this width, and returns whether it is one of the first.
-    fn is_new(&mut self) -> bool {
-        let left = &mut self.first[self.at];
-        let is_new = *left > 0;
-        *left = left.saturating_sub(1);
-        is_new
-    }
-
-    fn use_parts(&mut self) {
-        if self.widths.len() != BY_PARTS.len() {
-            *self = Self::new(BY_PARTS);
-        }
-    }
-
-    fn width(&self) -> Option<Width> {
-        self.widths[self.at]
-    }
-
-    /// Goes down, as this width is too large.
-    fn fall(&mut self, now: Duration) {
-        let (until, time) = &mut self.rests[self.at];
-        if now.saturating_sub(self.since) > LASTING * *time {
-            *time = MIN_REST;
-        }
-        (*until, *time) = (now.saturating_add(*time), (2 * *time).min(MAX_REST));
-        let below = (0..self.at).rev().find(|&at| self.rests[at].0 <= now);
-        (self.at, self.since) = (below.unwrap_or(0), now);
-    }
-
-    /// Goes up to the next width that does not rest. Returns `false` if there is none.
-    fn rise(&mut self, now: Duration) -> bool {
-        let above = (self.at + 1..self.widths.len()).find(|&at| self.rests[at].0 <= now);
-        above.is_some_and(|at| {
-            (self.at, self.since) = (at, now);
-            true
-        })
-    }
-
-    /// Ends all rests: what was measured no longer holds.
-    fn wake(&mut self) {
-        self.rests.fill((Duration::ZERO, MIN_REST));
     }
 }
 
@@ -417,7 +329,9 @@ impl TaskTimes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::info::Caps;
     use crate::scheduler::Reef;
+    use crate::scheduler::policy::Width;
     use proptest::prelude::*;
 
     const ALONE: Duration = Duration::from_micros(400);
@@ -433,36 +347,63 @@ mod tests {
         late: u64,
         kept: f64,
         has_parts: bool,
+        /// Of best-effort work without caps the part that it keeps, and the length of a task next
+        /// to it as a multiple of that alone. `None`: the device's caps are fixed.
+        uncapped: Option<[f64; 2]>,
+        /// The last task ran next to such work.
+        is_uncapped: bool,
     }
 
     impl<'a> Plant<'a> {
         fn new(ratio: f64, time: &'a dyn Fn(Option<Width>, u64) -> Duration) -> Self {
             let target = LatencyTarget::new(Box::new(Reef::default()), ratio).expect("a ratio");
             let now = Duration::from_secs(1);
-            Self { target, now, time, width: None, tasks: 0, late: 0, kept: 0.0, has_parts: false }
+            Self {
+                target,
+                now,
+                time,
+                width: None,
+                tasks: 0,
+                late: 0,
+                kept: 0.0,
+                has_parts: false,
+                uncapped: None,
+                is_uncapped: false,
+            }
         }
 
         fn decide(&mut self, running: usize, ended: &[RtEnd]) -> Plan {
             let has_parts = self.has_parts;
-            let view = View { rt_ended: ended, has_parts, ..View::new(&[], running, &[]) };
+            let caps = self.uncapped.map(|_| Caps { short: 2000, long: 66, percent: 100 });
+            let view = View { rt_ended: ended, has_parts, caps, ..View::new(&[], running, &[]) };
             let mut plan = Plan::default();
             plan.open(&view);
             self.target.decide(self.now, &view, &mut plan);
             self.width = plan.pad.then_some(plan.width);
+            self.is_uncapped = !plan.preempt && !plan.pad;
             plan
+        }
+
+        /// Returns what best-effort work keeps next to the task that runs, and the task's length.
+        fn next_task(&self) -> (f64, Duration) {
+            if let Some([kept, cost]) = self.uncapped.filter(|_| self.is_uncapped) {
+                return (kept, (self.time)(None, self.tasks).mul_f64(cost));
+            }
+            let kept = match self.width {
+                None => 0.0,
+                Some(Width::Device) => 1.0,
+                Some(Width::Units { percent }) => f64::from(percent) / 100.0,
+                Some(Width::Parts { best_effort, .. }) => f64::from(best_effort) / 100.0,
+            };
+            (kept, (self.time)(self.width, self.tasks))
         }
 
         /// Runs tasks, one after the other, and counts those that are later than `limit`.
         fn run(&mut self, count: u64, limit: Duration) {
             for _ in 0..count {
                 self.decide(1, &[]);
-                let (submitted, total) = (self.now, (self.time)(self.width, self.tasks));
-                self.kept += match self.width {
-                    None => 0.0,
-                    Some(Width::Device) => 1.0,
-                    Some(Width::Units { percent }) => f64::from(percent) / 100.0,
-                    Some(Width::Parts { best_effort, .. }) => f64::from(best_effort) / 100.0,
-                };
+                let (submitted, (kept, total)) = (self.now, self.next_task());
+                self.kept += kept;
                 self.now += total;
                 self.decide(0, &[RtEnd { task: 7, submitted, total }]);
                 self.now += Duration::from_micros(10);
@@ -521,6 +462,74 @@ mod tests {
         assert!(plant.late < 1_100, "{} of 100,000 tasks are late", plant.late);
     }
 
+    /// Length of a task next to each width, as a multiple of that alone: ResNet-50 next to
+    /// ResNet-152 (H200, docs/lab/nvidia.md), the largest two somewhat longer.
+    fn next_to_a_network(width: Option<Width>) -> f64 {
+        match width {
+            None => 1.0,
+            Some(Width::Device) => 1.083,
+            Some(Width::Units { percent: 12 }) => 1.03,
+            Some(Width::Units { .. }) => 1.05,
+            Some(Width::Parts { best_effort: ..30, .. }) => 1.03,
+            Some(Width::Parts { best_effort: ..50, .. }) => 1.05,
+            Some(Width::Parts { best_effort: ..100, .. }) => 1.079,
+            Some(Width::Parts { real_time: 79, .. }) => 1.12,
+            Some(Width::Parts { .. }) => 1.19,
+        }
+    }
+
+    /// Returns the plant after 50,000 tasks at a target of 1.10, and how many of these ran next to
+    /// uncapped work.
+    fn next_to_uncapped<'a>(
+        cost: f64,
+        has_parts: bool,
+        time: &'a dyn Fn(Option<Width>, u64) -> Duration,
+    ) -> (Plant<'a>, u64) {
+        let uncapped = Some([1.1, cost]);
+        let mut plant = Plant { has_parts, uncapped, ..Plant::new(1.10, time) };
+        plant.run(50_000, ALONE.mul_f64(1.10));
+        let counts = plant.target.counts().read();
+        let count = counts.iter().find(|(name, _)| name == "uncapped").map_or(0, |(_, n)| *n);
+        (plant, count)
+    }
+
+    #[test]
+    fn uncapped_work_stays_where_it_keeps_most_at_the_target() {
+        let time = |width: Option<Width>, _| ALONE.mul_f64(next_to_a_network(width));
+        for has_parts in [false, true] {
+            let (plant, count) = next_to_uncapped(1.09, has_parts, &time);
+            assert!(count > 48_000, "next to {count} of 50,000 tasks");
+            assert!(plant.kept > 52_000.0, "kept {}", plant.kept);
+            assert!(plant.late < 550, "{} of 50,000 tasks are late", plant.late);
+        }
+    }
+
+    #[test]
+    fn uncapped_work_is_passed_over_where_it_costs_too_much() {
+        let time = |width: Option<Width>, _| ALONE.mul_f64(next_to_a_network(width));
+        for has_parts in [false, true] {
+            let (plant, count) = next_to_uncapped(1.83, has_parts, &time);
+            assert!(count < 200, "next to {count} of 50,000 tasks");
+            assert!(plant.kept > 48_000.0, "kept {} as the device does by itself", plant.kept);
+            assert!(plant.late < 550, "{} of 50,000 tasks are late", plant.late);
+        }
+    }
+
+    #[test]
+    fn uncapped_work_is_neither_preempted_nor_padded_with() {
+        let mut plant = Plant { uncapped: Some([1.0, 1.0]), ..Plant::new(1.10, &|_, _| ALONE) };
+        plant.run(5_000, ALONE);
+        let plan = plant.decide(1, &[]);
+        assert_eq!(plant.target.ladder.rung(), Rung::Uncapped);
+        assert_eq!((plan.preempt, plan.pad, plan.width), (false, false, Width::Device));
+        // A pause ends it: the next task is preempted for.
+        plant.now += ALONE;
+        plant.decide(0, &[]);
+        plant.now += Duration::from_millis(1);
+        let plan = plant.decide(1, &[]);
+        assert!(plan.preempt && plan.pad);
+    }
+
     #[test]
     fn smaller_width_is_found_below_one_that_costs_more() {
         // The part of 21 % alone is harmless, though the width below it is not.
@@ -530,8 +539,8 @@ mod tests {
         };
         let mut plant = Plant { has_parts: true, ..Plant::new(1.05, &time) };
         plant.run(100_000, ALONE.mul_f64(1.05));
-        let part = Some(Width::Parts { real_time: 79, best_effort: 21 });
-        assert_eq!(plant.target.ladder.width(), part, "{:?}", plant.target.ladder);
+        let part = Rung::Bounded(Width::Parts { real_time: 79, best_effort: 21 });
+        assert_eq!(plant.target.ladder.rung(), part, "{:?}", plant.target.ladder);
         assert!(plant.late < 1_100, "{} of 100,000 tasks are late", plant.late);
     }
 
@@ -551,26 +560,8 @@ mod tests {
         };
         let mut plant = Plant { has_parts: true, ..Plant::new(1.10, &time) };
         plant.run(1_600, ALONE.mul_f64(1.10));
-        let part = Some(Width::Parts { real_time: 79, best_effort: 100 });
-        assert_eq!(plant.target.ladder.width(), part, "{:?}", plant.target.ladder);
-    }
-
-    #[test]
-    fn width_that_lasted_rests_shortly() {
-        let mut ladder = Ladder::new(BY_CAPS);
-        let at = ladder.at;
-        let mut now = Duration::from_secs(1);
-        for _ in 0..10 {
-            ladder.fall(now);
-            now = ladder.rests[at].0;
-            while ladder.at < at {
-                assert!(ladder.rise(now));
-            }
-        }
-        assert_eq!(ladder.rests[at].1, MAX_REST);
-        now += Duration::from_secs(600);
-        ladder.fall(now);
-        assert_eq!(ladder.rests[at].0, now + MIN_REST);
+        let part = Rung::Bounded(Width::Parts { real_time: 79, best_effort: 100 });
+        assert_eq!(plant.target.ladder.rung(), part, "{:?}", plant.target.ladder);
     }
 
     #[test]
@@ -779,6 +770,50 @@ mod tests {
         }
     }
 
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(16))]
+
+        /// Without caps work costs more or less than with them. The target holds in any case, and
+        /// nothing is lost next to a device without this rung.
+        #[test]
+        fn uncapped_work_never_costs_the_target_or_what_is_kept(
+            seed: u32, micros in 100..2000_u64, slope in 0.05..0.6_f64, ratio in 1.05..1.3_f64,
+            cost in 1.0..2.0_f64, has_parts: bool
+        ) {
+            let usual = Duration::from_micros(micros);
+            let part = |width: Option<Width>| match width {
+                None => 0.0,
+                Some(Width::Device) => 0.75,
+                Some(Width::Units { percent }) => f64::from(percent) / 100.0,
+                Some(Width::Parts { best_effort, .. }) => f64::from(best_effort) / 100.0,
+            };
+            let time = |width: Option<Width>, at: u64| {
+                let alone = 1.0 + 0.05 * noise(at + u64::from(seed));
+                usual.mul_f64(alone * (1.0 + slope * part(width)))
+            };
+            let limit = usual.mul_f64(ratio * (1.0 + 0.05 * 0.99));
+            let kept = |plant: &Plant<'_>| match plant.uncapped.filter(|_| plant.is_uncapped) {
+                Some([kept, _]) => kept,
+                None => part(plant.width),
+            };
+            let [with, without] = [Some([0.8, cost]), None].map(|uncapped| {
+                let mut plant = Plant { has_parts, uncapped, ..Plant::new(ratio, &time) };
+                plant.run(8_000, limit);
+                plant.late = 0;
+                let mut sum = 0.0;
+                for _ in 0..8_000 {
+                    plant.run(1, limit);
+                    sum += kept(&plant);
+                }
+                (plant.late, sum / 8_000.0)
+            });
+            prop_assert!(with.0 <= 96, "{} of 8,000 tasks are late", with.0);
+            prop_assert!(with.1 >= without.1 - 0.05, "kept {}, without {}", with.1, without.1);
+            let fits = 1.03 * cost < ratio;
+            prop_assert!(!fits || with.1 > 0.7, "kept {} where uncapped work fits", with.1);
+        }
+    }
+
     /// One task in 120 is late next to the device's own width, and always.
     #[test]
     fn rare_kind_has_its_target_too() {
@@ -827,7 +862,7 @@ mod tests {
         plant.decide(1, &[]);
         plant.now += 32 * ALONE;
         plant.decide(1, &late);
-        assert_eq!(plant.target.ladder.at, BY_CAPS.len() - 2);
+        assert_eq!(plant.target.ladder.rung(), Rung::Bounded(Width::Units { percent: 25 }));
     }
 
     #[test]
@@ -858,7 +893,8 @@ mod tests {
         };
         let mut plant = Plant::new(1.10, &time);
         plant.run(100, long);
-        assert!(plant.target.ladder.at < BY_CAPS.len() - 1, "{:?}", plant.target);
+        let rung = plant.target.ladder.rung();
+        assert_ne!(rung, Rung::Bounded(Width::Device), "{:?}", plant.target);
     }
 
     #[test]
@@ -879,6 +915,6 @@ mod tests {
             plant.now += ALONE;
             plant.decide(0, &[RtEnd { task, submitted, total: ALONE }]);
         }
-        assert_eq!(plant.target.ladder.at, UNKNOWN);
+        assert_eq!(plant.target.ladder.rung(), Rung::Bounded(Width::Units { percent: 12 }));
     }
 }

@@ -211,6 +211,9 @@ fn saturate_measures_work_next_to_real_time() {
         assert_eq!(row["be_kept_percent"].is_f64(), policy != "rt-only (alone)", "{row}");
         let is_padded = policy == "padded" || policy == "target 1.5";
         assert!(is_padded || row["padded_launches"] == 0, "{row}");
+        // A short run may end before requests last for 10 ms.
+        let widths = row["widths"].as_str();
+        assert!(widths.is_none() || policy == "target 1.5", "{row}");
     }
     let alone = &rows(&report)[1];
     assert_eq!(

@@ -2,7 +2,7 @@
 
 use crate::report::usage::Usage;
 use crate::workload::clients::BE_GRAPH;
-use reef::scheduler::{self, LatencyTarget, Reef, Scheduler};
+use reef::scheduler::{self, LatencyTarget, Reef, Scheduler, WidthCounts};
 use reef::{ClientConfig, PreemptLevel, did_you_mean, queue::Config};
 
 /// Name that reads as every row, which no option is needed for.
@@ -18,13 +18,16 @@ pub(crate) struct Policy {
     pub(crate) pads: bool,
     /// The level of preemption that it is named after.
     pub(crate) level: Option<PreemptLevel>,
+    /// What requests run next to, if a target of latency decides that.
+    pub(crate) widths: Option<WidthCounts>,
 }
 
 impl Policy {
     /// Policy of a scheduler that [`scheduler::by_name`] knows.
     pub(crate) fn named(name: &str) -> Self {
         let scheduler = scheduler::by_name(name).expect("a name from a list of ours");
-        Self { name: name.into(), scheduler, window: None, pads: false, level: None }
+        let (window, level, widths) = (None, None, None);
+        Self { name: name.into(), scheduler, window, pads: false, level, widths }
     }
 
     /// One of [`BOTH`](crate::workload::baselines::BOTH), REEF as deep as the device goes.
@@ -40,7 +43,8 @@ impl Policy {
     pub(crate) fn reef(level: PreemptLevel, pad: bool) -> Self {
         let reef = if pad { Reef::default() } else { Reef::without_padding() };
         let scheduler: Box<dyn Scheduler> = Box::new(reef.level(level));
-        Self { name: scheduler.name().into(), scheduler, window: None, pads: pad, level: None }
+        let name = scheduler.name().into();
+        Self { name, scheduler, window: None, pads: pad, level: None, widths: None }
     }
 
     /// REEF as deep as `level`, with a target of latency.
@@ -50,6 +54,7 @@ impl Policy {
         let scheduler = scheduler.map_err(|error| Usage(format!("--slo: {error}")))?;
         Ok(Self {
             name: format!("target {ratio}"),
+            widths: Some(scheduler.counts()),
             scheduler: Box::new(scheduler),
             ..Self::reef(level, true)
         })

@@ -10,6 +10,7 @@ use crate::workload::requests::{Requests, open_loop};
 use anyhow::{Result, anyhow};
 use hdrhistogram::Histogram;
 use reef::op::Operators;
+use reef::scheduler::WidthCounts;
 use reef::{Colocation, Command, Device, Dispatcher, RtClient, Stats, Task, command::Fill};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,6 +44,8 @@ pub(crate) struct Row {
     /// Best-effort inferences per second; 0 if there was no such client.
     pub(crate) be_rate: f64,
     pub(crate) stats: Stats,
+    /// What requests ran next to under a target of latency, each with the number of requests.
+    pub(crate) widths: Vec<(String, u64)>,
     /// p50 and p99 of real-time requests alone, in nanoseconds.
     pub(crate) alone: Option<[u64; 2]>,
     /// Best-effort inferences per second alone.
@@ -59,8 +62,18 @@ impl Row {
         stats: Stats,
     ) -> Self {
         let Requests { latency, late, dropped, .. } = requests;
-        let (alone, alone_rate) = (None, be_rate);
-        Self { arrivals, policy, latency, late, dropped, be_rate, stats, alone, alone_rate }
+        Self {
+            arrivals,
+            policy,
+            latency,
+            late,
+            dropped,
+            be_rate,
+            stats,
+            widths: Vec::new(),
+            alone: None,
+            alone_rate: be_rate,
+        }
     }
 
     /// Adds the results of each side alone, to compare with.
@@ -145,7 +158,9 @@ impl<D: Operators> Bench<'_, D> {
                 joined.transpose().map_err(|_| anyhow!("the best-effort client panicked"))?;
             Ok::<_, anyhow::Error>((requests?, rate.transpose()?.unwrap_or(0.0)))
         })?;
-        Ok(Row::of(requests, arrivals.copied(), policy.name, be_rate, dispatcher.stats()))
+        let widths = policy.widths.as_ref().map(WidthCounts::read).unwrap_or_default();
+        let row = Row::of(requests, arrivals.copied(), policy.name, be_rate, dispatcher.stats());
+        Ok(Row { widths, ..row })
     }
 
     /// One graph, or kernel by kernel where best-effort blocks run next to each kernel.

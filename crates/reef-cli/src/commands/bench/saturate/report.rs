@@ -9,16 +9,19 @@ use crate::report::table::millis;
 use anyhow::{Context, Result};
 use reef::Device;
 use serde_json::{Value, json};
+use std::cmp::Reverse;
 
 /// Legend of the columns.
 const LEGEND: &str = "\
 RT       a request's latency; the next comes as soon as it has finished
 BE kept  best-effort inferences per second ÷ those alone under streams
 none     best-effort work waits; padded, narrow N: it runs next to it, kernel by kernel or N blocks at a time
-target R as widely next to it as keeps the 99th percentile of requests at R times that alone
+target R as widely next to it as keeps the 99th percentile of requests at R times that alone; widths: what most of
+         its requests ran next to: capped as by default, uncapped as stream-priority does, N % on that part of the
+         units, N+M % with requests on N % of them, alone nothing
 streams  nothing is stopped; stream-priority: nothing either, but streams of real-time work go first";
 
-static COLUMNS: [Column<Row>; 12] = [
+static COLUMNS: [Column<Row>; 13] = [
     Column::new("policy", "next to RT", 0, |row| row.policy.clone().into()),
     Column::new("rt_p50_ms", "RT p50 ms", 3, |row| latency(row, 0.5)),
     Column::new("rt_p50_over_alone", "÷ alone", 3, |row| over_alone(row, 0).into()),
@@ -27,6 +30,7 @@ static COLUMNS: [Column<Row>; 12] = [
     Column::hidden("rt_max_ms", |row| latency(row, 1.0)),
     Column::new("be_kept_percent", "BE kept %", 1, |row| kept_percent(row).into()),
     Column::hidden("be_inferences_per_second", |row| row.be_rate.into()),
+    Column::new("widths", "widths", 0, |row| widths(row).into()),
     Column::new("padded_launches", "padded", 0, |row| row.stats.padded_launches.into()),
     Column::new("preemptions", "preempted", 0, |row| row.stats.preemptions.into()),
     Column::new("requests", "requests", 0, |row| row.latency.len().into()),
@@ -44,6 +48,17 @@ fn over_alone(row: &Row, index: usize) -> Option<f64> {
 fn kept_percent(row: &Row) -> Option<f64> {
     (![RT_ALONE, RT_SINGLY].contains(&row.policy.as_str()))
         .then(|| 100.0 * row.be_rate / row.alone_rate)
+}
+
+/// The three widths of most requests, each with its part of the requests.
+fn widths(row: &Row) -> Option<String> {
+    let sum = row.widths.iter().map(|(_, count)| count).sum::<u64>();
+    let mut most: Vec<_> = row.widths.iter().collect();
+    most.sort_by_key(|(_, count)| Reverse(*count));
+    let part = |count: u64| 100.0 * count as f64 / sum as f64;
+    let named = most.into_iter().take(3);
+    let named = named.map(|(name, count)| format!("{name}: {:.0}", part(*count)));
+    (sum > 0).then(|| named.collect::<Vec<_>>().join(", "))
 }
 
 /// Results so far.
