@@ -3,7 +3,7 @@
 use reef_guest::colocation::ShareRequest;
 use reef_guest::join::GuestInfo;
 use reef_guest::limit::{self, Limits};
-use reef_guest::page::Class;
+use reef_guest::page::{Class, is_mps_served};
 use reef_guest::profile::ProfileOptions;
 use std::ffi::OsString;
 use std::io::Write;
@@ -37,6 +37,8 @@ pub(crate) struct Settings {
     pub(crate) guest_info: Result<GuestInfo, String>,
     /// File for the report of intercepted calls, `$REEF_EXPLAIN`.
     pub(crate) report: Option<PathBuf>,
+    /// True if a control daemon of MPS serves this program, which only the report tells.
+    pub(crate) is_under_mps: bool,
     /// Limits of this process's job, or the fault of a variable.
     pub(crate) limits: Result<Option<Limits>, String>,
     /// True if the program's memory may leave the device, `$REEF_SWAPPABLE=1`.
@@ -68,6 +70,7 @@ pub(crate) fn settings() -> &'static Settings {
         let clones_graphs = of("REEF_GRAPHS").is_none_or(|graphs| graphs != "front");
         let guest_info = guest_info(path("REEF_TOKEN_FILE"));
         let (socket, report) = (path("REEF_GUESTS"), path("REEF_EXPLAIN"));
+        let is_under_mps = report.is_some() && is_mps_served(of);
         let limits = Limits::read(variable);
         let is_swappable = variable("REEF_SWAPPABLE").is_some_and(|value| value == "1");
         let slices = match variable("REEF_SLICES").as_deref() {
@@ -87,6 +90,7 @@ pub(crate) fn settings() -> &'static Settings {
             clones_graphs,
             guest_info,
             report,
+            is_under_mps,
             limits,
             is_swappable,
             slices,

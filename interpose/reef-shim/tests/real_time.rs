@@ -116,6 +116,12 @@ fn others_are_held_from_the_first_launch_to_the_end_of_the_last() {
     });
     until("released", || !is_closed());
 
+    // Each launch of the graph counts its kernels; other launches have none.
+    let views = registry.guests();
+    let own = views.iter().find(|view| view.who.class == Class::RealTime && view.graphs > 0);
+    let own = own.expect("the guest that launched graphs");
+    assert_eq!(own.graph_kernels, 40 * own.graphs);
+
     // Others on a device are released when it is idle, whatever this program does on another one.
     let wish = JoinRequest { class: Class::BestEffort, device: *b"fake device no 1" };
     let elsewhere = join(&path, &wish, SOON).unwrap();
@@ -164,6 +170,9 @@ fn others_are_held_from_the_first_launch_to_the_end_of_the_last() {
         assert_eq!(call!(driver, cuCtxSynchronize()), 0);
         iterations() == before + 4
     });
+    let views = registry.guests();
+    let time = views.iter().map(|view| view.iteration_time).max().unwrap_or_default();
+    assert!(time >= 4 * LENGTH, "four iterations of one or two kernels took {time:?}");
 
     // The daemon ends, and no guest holds; the next one's guests are held as soon as this one has
     // joined it.

@@ -23,9 +23,19 @@ pub(super) struct Collector(pub(super) Weak<Registry>);
 type Number = fn(&GuestView) -> u64;
 
 /// Name, help, and getter of each counter. Guests report these numbers themselves.
-const COUNTERS: [(&str, &str, Number); 11] = [
+const COUNTERS: [(&str, &str, Number); 13] = [
     ("reef_guest_kernels", "Kernels that a guest launched", |guest| guest.kernels),
     ("reef_guest_graphs", "Graphs that a guest launched", |guest| guest.graphs),
+    (
+        "reef_guest_graph_kernels",
+        "Kernels in the graphs that a real-time guest launched",
+        |guest| guest.graph_kernels,
+    ),
+    (
+        "reef_guest_iterations",
+        "Iterations of a real-time guest: launches and a wait for the device",
+        |guest| guest.iterations,
+    ),
     ("reef_guest_gates", "Gates in a guest's streams and graphs", |guest| guest.gates),
     ("reef_guest_delayed", "Launches that found the gate closed", |guest| guest.delayed),
     ("reef_guest_holds", "Times at which a guest was held, or held others", |guest| guest.holds),
@@ -50,7 +60,7 @@ const COUNTERS: [(&str, &str, Number); 11] = [
 type Time = fn(&GuestView) -> Duration;
 
 /// Name, help, and getter of each time.
-const TIMES: [(&str, &str, Time); 3] = [
+const TIMES: [(&str, &str, Time); 4] = [
     ("reef_guest_held_seconds", "Time in which a guest was held, or held others", |guest| {
         guest.held
     }),
@@ -64,6 +74,9 @@ const TIMES: [(&str, &str, Time); 3] = [
         "Time in which a best-effort guest passed although a real-time guest was busy",
         |guest| guest.passed,
     ),
+    ("reef_guest_iteration_seconds", "Time of a real-time guest's iterations together", |guest| {
+        guest.iteration_time
+    }),
 ];
 
 type Ratio = fn(&GuestView) -> Option<f64>;

@@ -137,6 +137,11 @@ pub struct Counts {
     pub sliced: AtomicU64,
     /// Launches of long kernels as a whole, while slices are enabled and real-time work is there.
     pub whole: AtomicU64,
+    /// Kernels of the graphs that a real-time guest launched; zero from a guest of an older build,
+    /// as the next one.
+    pub graph_kernels: AtomicU64,
+    /// Nanoseconds of a real-time guest's iterations together.
+    pub iteration_ns: AtomicU64,
 }
 
 /// Page that a guest and its daemon share.

@@ -9,6 +9,7 @@ pub(crate) mod file;
 pub(crate) mod iterations;
 pub(crate) mod layout;
 pub(crate) mod mapping;
+pub(crate) mod mps_cost;
 pub(crate) mod spans;
 pub(crate) mod times;
 
@@ -16,5 +17,6 @@ pub use file::PageFile;
 pub use iterations::{Iteration, Iterations, MAX_ITERATIONS};
 pub use layout::{BYTES, Class, Counts, Identity, Page, VERSION};
 pub use mapping::Mapping;
+pub use mps_cost::{MpsCost, is_mps_served};
 pub use spans::{MAX_SPANS, Spans, Time};
 pub use times::{CallKind, ENDS, Times, TimesView};

@@ -27,6 +27,8 @@ pub struct GuestView {
     pub kernels: u64,
     /// Launches of graphs.
     pub graphs: u64,
+    /// Kernels of the graphs that a real-time guest launched.
+    pub graph_kernels: u64,
     /// Launches that found the gate closed.
     pub delayed: u64,
     /// Gates put into streams and graphs.
@@ -60,6 +62,8 @@ pub struct GuestView {
     pub passed: Duration,
     /// Iterations of a real-time guest: launches and a wait for the device.
     pub iterations: u64,
+    /// Time of all iterations together.
+    pub iteration_time: Duration,
     /// Last measured latency of a real-time guest with a target, as a multiple of that alone.
     pub growth: Option<f64>,
     /// Measurements of a real-time guest alone for which its peers were held for more than 20 ms.
@@ -126,6 +130,7 @@ impl GuestView {
             part: *part,
             kernels: read(kernels),
             graphs: read(graphs),
+            graph_kernels: read(&page.counts.graph_kernels),
             delayed: read(delayed),
             gates: read(gates).saturating_add(read(graph_gates)),
             starvation_reliefs: read(starvation_reliefs),
@@ -141,6 +146,7 @@ impl GuestView {
             duty: guest.pass.duty(),
             passed: guest.pass.passed(),
             iterations: page.iterations.count(),
+            iteration_time: Duration::from_nanos(read(&page.counts.iteration_ns)),
             growth: guest.pass.growth(),
             long_silences: guest.pass.long_silences(),
             fault: page.check(who).err(),

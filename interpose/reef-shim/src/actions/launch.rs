@@ -37,8 +37,8 @@ pub(crate) enum Work {
     /// A kernel that may begin before the previous one has ended. A gate between them would prevent
     /// that.
     Overlapping,
-    /// A graph.
-    Graph,
+    /// A graph, with its number of kernels if the program is real-time.
+    Graph(u64),
     /// A slice of a kernel, and whether it is the first one: each has a gate before it.
     Slice(bool),
     /// A copy or a fill of the device's memory: it waits for its part of the time, but at no gate.
@@ -48,7 +48,7 @@ pub(crate) enum Work {
 impl Work {
     /// Returns the number of launches that it counts as.
     fn weight(self) -> u32 {
-        if self == Self::Graph { 16 } else { 1 }
+        if matches!(self, Self::Graph(_)) { 16 } else { 1 }
     }
 }
 
@@ -98,7 +98,7 @@ pub(crate) fn wait_for_room(stream: Stream) -> bool {
     let Some(_inside) = Inside::enter() else { return false };
     catch_panics(|| {
         let Some(known) = find::stream(stream) else { return false };
-        let launch = Launch { stream, known, work: Work::Graph };
+        let launch = Launch { stream, known, work: Work::Graph(0) };
         let has_room = || !launch.state().is_far_ahead(launch.known.done(), true);
         launch.wait_until(has_room);
         has_room()
@@ -190,7 +190,10 @@ impl Launch {
         let counts = &device.page.counts;
         match self.work {
             Work::Kernel(_) | Work::Overlapping => count(&counts.kernels),
-            Work::Graph => count(&counts.graphs),
+            Work::Graph(kernels) => {
+                count(&counts.graphs);
+                counts.graph_kernels.fetch_add(kernels, Relaxed);
+            }
             Work::Slice(is_first) if is_first => count(&counts.kernels),
             Work::Copy | Work::Slice(_) => {}
         }
@@ -231,13 +234,13 @@ impl Launch {
         }
         let apart = self.device().spacing.launches();
         let may_gate = match self.work {
-            Work::Kernel(_) | Work::Graph => true,
+            Work::Kernel(_) | Work::Graph(_) => true,
             Work::Overlapping => is_closed,
             Work::Slice(_) => true,
             Work::Copy => false,
         };
         // A graph may have no gate inside.
-        let is_always = matches!(self.work, Work::Slice(_) | Work::Graph);
+        let is_always = matches!(self.work, Work::Slice(_) | Work::Graph(_));
         let is_due = may_gate && (is_always || state.needs_gate(is_closed, apart));
         if is_due && self.device().has_daemon() && self.gate() {
             count(&page.counts.gates);
@@ -291,7 +294,7 @@ impl Launch {
         let is_due = match self.work {
             _ if ungated_captures::has(capture) => false,
             Work::Kernel(blocks) => self.state().note_capture(capture, blocks),
-            Work::Overlapping | Work::Graph | Work::Slice(_) | Work::Copy => false,
+            Work::Overlapping | Work::Graph(_) | Work::Slice(_) | Work::Copy => false,
         };
         if is_due && !device.is_real_time() && self.gate() {
             count(&device.page.counts.graph_gates);

@@ -2,6 +2,7 @@
 
 use super::execs;
 use super::insert::{Gate, GatedClone, insert};
+use super::kernel_nodes;
 use super::positions::GatePositions;
 use super::shape::{Shape, UngatedReason, was_gated};
 use super::slices::{MAX_SLICES, long_launches};
@@ -37,6 +38,9 @@ pub(crate) fn instantiate(
     // SAFETY: null, or where the driver has just written.
     if let (0, Some(exec)) = (code, unsafe { to.as_ref() }) {
         catch_panics(|| execs::forget(*exec)); // its handle came back: it was destroyed unseen
+        if inside.is_some() {
+            catch_panics(|| kernel_nodes::note(*exec, graph));
+        }
     }
     code
 }

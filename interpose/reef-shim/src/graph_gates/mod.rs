@@ -18,6 +18,7 @@ mod calls;
 mod execs;
 mod insert;
 pub(crate) mod instantiate;
+pub(crate) mod kernel_nodes;
 mod memory;
 mod positions;
 pub(crate) mod shape;

@@ -43,8 +43,13 @@ pub(crate) fn end() {
         let end = Time::now().0;
         let length = end.saturating_sub(begin);
         LAST.store(end, Relaxed);
-        device.page.iterations.add(Iteration { end, length, kind: launches });
+        note(device, Iteration { end, length, kind: launches });
     }
+}
+
+fn note(device: &Device, iteration: Iteration) {
+    device.page.iterations.add(iteration);
+    device.page.counts.iteration_ns.fetch_add(iteration.length, Relaxed);
 }
 
 /// Iteration of a program that doesn't wait by the driver, as the watchdog sees it.
@@ -66,7 +71,7 @@ impl SeenIteration {
         if end.saturating_sub(LAST.load(Relaxed)) > NO_ITERATIONS {
             let launches = page.activity.pulse().wrapping_sub(self.pulse) as u32;
             let kind = launches | 1 << 31; // never that of a thread's iteration
-            page.iterations.add(Iteration { end, length: end.saturating_sub(self.begin), kind });
+            note(device, Iteration { end, length: end.saturating_sub(self.begin), kind });
         }
     }
 }

@@ -6,9 +6,10 @@ use super::device::{Device, note_joined};
 use super::meter::Meter;
 use crate::explain;
 use crate::limit::device::Limited;
+use crate::settings::settings;
 use reef_guest::hold::Holders;
 use reef_guest::join::JoinRequest;
-use reef_guest::page::{Class, Identity, Mapping, PageFile, Time};
+use reef_guest::page::{Class, Identity, Mapping, MpsCost, PageFile, Time};
 use std::fmt;
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
@@ -22,6 +23,14 @@ const JOIN_TIMEOUT: Duration = Duration::from_millis(200);
 /// Longer time for a guest whose time is limited, which has a page soon: a launch without one is
 /// refused, because it would not be charged.
 const LIMITED_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Predicts what MPS costs a real-time program.
+fn mps_cost(device: &Device) -> Option<MpsCost> {
+    let (counts, iterations) = (&device.page.counts, device.page.iterations.count());
+    let (kernels, nanos) = (counts.graph_kernels.load(Relaxed), counts.iteration_ns.load(Relaxed));
+    let cost = MpsCost::of(kernels, iterations, nanos, settings().is_under_mps);
+    cost.filter(|_| device.is_real_time())
+}
 
 /// Device that this process uses. It stays for the life of the process.
 #[derive(Debug)]
@@ -190,6 +199,8 @@ impl Membership {
         let counts = explain::counts(&device.page.counts);
         let waits = device.meter.as_ref().map(|meter| format!(", {}", meter.report()));
         let counts = counts + &waits.unwrap_or_default();
-        format!("  guest {}, class {}: {counts}\n{state}", device.guest.load(Relaxed), device.class)
+        let cost = mps_cost(device).map(|cost| format!("  {cost}\n")).unwrap_or_default();
+        let guest = device.guest.load(Relaxed);
+        format!("  guest {guest}, class {}: {counts}\n{cost}{state}", device.class)
     }
 }

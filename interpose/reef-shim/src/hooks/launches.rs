@@ -4,6 +4,7 @@ use super::declare::{hooks, ptsz_variants, with_copy};
 use crate::actions::launch::{Work, launch_all, launch_gated};
 use crate::driver::calls::Stream;
 use crate::graph_gates::backing::backed;
+use crate::graph_gates::kernel_nodes;
 use crate::kernel_variants::launch::{KernelLaunch, launch_variant};
 use crate::limit::refusal::say;
 use crate::order;
@@ -128,7 +129,8 @@ ptsz_variants! {
     ) |is_ptsz, real| timed(Api::GraphLaunch, 0, exec, stream, || {
         let stream = Stream::new(stream, is_ptsz);
         backed(exec, stream, real, |real| {
-            order::shared(|| launch_gated(stream, Work::Graph, real))
+            let work = Work::Graph(kernel_nodes::of(exec));
+            order::shared(|| launch_gated(stream, work, real))
         })
     });
     cuMemBatchDecompressAsync / cuMemBatchDecompressAsync_ptsz(

@@ -60,7 +60,7 @@ fn findings_of(args: &Args) -> Result<Vec<Finding>> {
     let driver = Found::find();
     let [of_driver, of_gpu] = driver.findings();
     let mps = if driver.is_there() {
-        mps::finding()
+        mps::finding(args.folder.as_deref())
     } else {
         Finding::absent(Check::Mps, "of no use without a GPU", "needs a GPU first")
     };

@@ -171,6 +171,56 @@ fn report_lists_missing_functions_and_ungated_graphs() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
+/// Launches a graph of 100 kernels, 20 of them in a child graph, ten times, and waits for each.
+#[test]
+#[ignore = "is a program that another test runs"]
+fn waits_for_graphs() {
+    let driver = Driver::open(&library(SHIM));
+    assert_eq!((call!(driver, cuInit(0)), call!(driver, cuCtxSetCurrent(1))), (0, 0));
+    let [mut mix, mut memory, mut stream] = [0_usize; 3];
+    assert_eq!(call!(driver, cuModuleGetFunction(&raw mut mix, 0, c"mix".as_ptr())), 0);
+    assert_eq!(call!(driver, cuMemAlloc_v2(&raw mut memory, 8)), 0);
+    assert_eq!(call!(driver, cuStreamCreate(&raw mut stream, 1)), 0);
+    let [graph, child] = [(); 2].map(|()| Graph::new(driver, mix));
+    child.chain(&[], memory, 0..20);
+    let node = graph.child(&[], &child);
+    graph.chain(&[node], memory, 0..80);
+    let exec = graph.instantiate();
+    for _ in 0..10 {
+        assert_eq!(call!(driver, cuGraphLaunch(exec, stream)), 0);
+        assert_eq!(call!(driver, cuStreamSynchronize(stream)), 0);
+    }
+}
+
+#[test]
+fn report_predicts_what_mps_costs_a_real_time_program() {
+    let (_registry, socket) = registry("mps-cost");
+    let folder = folder("mps-cost-report");
+    let once = || {
+        let (file, name) = (folder.join("report"), "loader::processes::waits_for_graphs");
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", name, "--include-ignored", "--nocapture"]);
+        command.env("REEF_CUDA", library(FAKE)).env("REEF_GUESTS", &socket);
+        command.env("REEF_EXPLAIN", &file).env("REEF_CLASS", "rt");
+        command.env("CUDA_MPS_PIPE_DIRECTORY", &folder);
+        let output = wait(piped(&mut command), name);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let said = std::fs::read_to_string(&file).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        said
+    };
+    // Launches before a late answer of the daemon aren't counted.
+    let is_whole = |said: &String| said.contains("class rt: kernels 0, graphs 10,");
+    let report = || (0..10).map(|_| once()).find(is_whole).expect("ten tries");
+    let said = report();
+    assert!(said.contains("  MPS would lengthen its iterations by "), "{said}");
+    assert!(said.contains(" %, as predicted from 100 kernels of graphs in "), "{said}");
+    std::fs::write(folder.join("control"), "").unwrap();
+    let said = report();
+    assert!(said.contains("  MPS lengthens its iterations by "), "{said}");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
 /// A service manager gives programs a socket, which can't be opened by a path.
 #[test]
 fn report_reaches_an_error_stream_that_is_a_socket() {
