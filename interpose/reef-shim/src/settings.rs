@@ -122,6 +122,10 @@ fn guest_info(token: Option<PathBuf>) -> Result<GuestInfo, String> {
     });
     let token = token.transpose()?.unwrap_or_default();
     let info = GuestInfo::new(variable("REEF_JOB").unwrap_or_default(), token)?;
+    let info = match std::env::current_exe() {
+        Ok(executable) => info.with_program(&executable, std::env::args_os()),
+        Err(_) => info, // without /proc it has no name when it starts again
+    };
     Ok(info.with_shares(ShareRequest::read(variable)?))
 }
 

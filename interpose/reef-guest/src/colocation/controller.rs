@@ -323,6 +323,13 @@ impl Controller {
         self.long_silences
     }
 
+    /// Forgets what is known of the program alone: it has ended. The parts that were found stay.
+    pub(crate) fn forget_alone(&mut self) {
+        self.alone = Baseline::new(MAX_ODD, 0.0);
+        (self.known, self.is_in_doubt, self.long_silences) = (0, true, 0);
+        (self.shown, self.growth) = (Vec::new(), 1.0);
+    }
+
     /// Goes on from this time, with what another controller of the same program knows of it alone.
     pub(crate) fn follow(&mut self, before: &mut Self, now: u64) {
         std::mem::swap(&mut self.alone, &mut before.alone);

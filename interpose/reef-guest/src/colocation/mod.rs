@@ -7,6 +7,7 @@
 
 pub(crate) mod allowance;
 pub(crate) mod controller;
+pub(crate) mod memory;
 pub(crate) mod pairs;
 pub(crate) mod share;
 pub(crate) mod trial;

@@ -26,6 +26,24 @@ impl Pairs {
         Self { target, current, peers, earlier }
     }
 
+    /// Returns the target for which parts were found.
+    pub(crate) fn target(&self) -> Slo {
+        self.target
+    }
+
+    /// Forgets what is known of the real-time program alone: it has ended. What was found next to
+    /// each set stays.
+    pub(crate) fn forget_alone(&mut self) {
+        self.current.forget_alone();
+        self.earlier.iter_mut().for_each(|(_, controller)| controller.forget_alone());
+    }
+
+    /// Goes on at this time next to the last set, because the program has started again: it is
+    /// measured alone first.
+    pub(crate) fn start_again(&mut self, now: u64) {
+        self.current.follow(&mut Controller::new(self.target, now), now);
+    }
+
     /// Returns the current controller.
     pub(crate) fn current(&self) -> &Controller {
         &self.current

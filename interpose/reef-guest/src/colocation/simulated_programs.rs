@@ -530,6 +530,29 @@ fn peers_begin_with_their_own_last_part() {
     assert!((0.12..0.3).contains(&slow) && quick > 0.9, "{slow}, {quick}");
 }
 
+/// A real-time program that ends and starts again 5 s later, next to the same best-effort program.
+/// Without its windows it lets all pass first, and then 5 % of the time.
+#[test]
+fn program_that_starts_again_begins_with_its_last_part() {
+    for seed in 0..8 {
+        for (slope, least, most) in [(0.5, 0.12, 0.2), (3.0, 0.0, 0.003)] {
+            let mut plant = Plant::new(7919 * seed + 3, 2e6, slope);
+            let mut pairs = Pairs::new(slo(1.1), plant.now);
+            pairs.turn_to(vec![1], |_| false, plant.now);
+            plant.drive(pairs.current_mut(), 12.0, 1.0);
+            pairs.forget_alone();
+            let mut alone: Vec<f64> = (0..2000).map(|_| plant.iteration(0.0).1).collect();
+            let limit = 1.1 * quantile(&mut alone, 0.99).unwrap();
+            plant.now += 5_000_000_000;
+            pairs.start_again(plant.now);
+            let (growths, part) = plant.drive(pairs.current_mut(), 1.0, 1.0);
+            let late = growths.iter().filter(|growth| **growth > limit).count();
+            assert!((least..=most).contains(&part), "part {part} of seed {seed}, slope {slope}");
+            assert!(late * 200 <= growths.len(), "{late} late ones of seed {seed}, slope {slope}");
+        }
+    }
+}
+
 #[test]
 fn peers_that_are_gone_make_room() {
     let mut pairs = Pairs::new(slo(1.1), 0);

@@ -1,6 +1,9 @@
 //! Job, token, part of the time and wishes that a guest sends with its request.
 
 use crate::colocation::share::ShareRequest;
+use std::ffi::OsString;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::Path;
 
 /// Job and token of a program (`reef exec --job`, `--token-file`), its part of the device's time,
 /// and whether it asks for phases.
@@ -11,6 +14,7 @@ pub struct GuestInfo {
     part: u32,
     is_for_phases: bool,
     colocate: ShareRequest,
+    program: u64,
 }
 
 /// Text that isn't printed.
@@ -28,6 +32,8 @@ impl GuestInfo {
     pub const MAX_JOB: usize = 40;
     /// Maximum bytes of a token.
     pub const MAX_TOKEN: usize = 160;
+    /// Largest number of a program: a message has six bytes for it.
+    pub(super) const MAX_PROGRAM: u64 = (1 << 48) - 1;
 
     /// Checks a job's name and a token. An empty one means none.
     ///
@@ -44,6 +50,7 @@ impl GuestInfo {
             part: 0,
             is_for_phases: false,
             colocate: ShareRequest::default(),
+            program: 0,
         })
     }
 
@@ -82,6 +89,31 @@ impl GuestInfo {
         self.is_for_phases
     }
 
+    /// Names the program by its executable file and its arguments. The daemon gives it, when it
+    /// starts again, the windows that it had next to the same other programs.
+    #[must_use]
+    pub fn with_program(
+        self,
+        executable: &Path,
+        arguments: impl IntoIterator<Item = OsString>,
+    ) -> Self {
+        let mut hasher = DefaultHasher::new();
+        executable.hash(&mut hasher);
+        arguments.into_iter().for_each(|argument| argument.hash(&mut hasher));
+        self.with_program_number((hasher.finish() & Self::MAX_PROGRAM).max(1))
+    }
+
+    /// Sets the number of the program, which is at most [`MAX_PROGRAM`](Self::MAX_PROGRAM).
+    pub(super) fn with_program_number(self, program: u64) -> Self {
+        Self { program, ..self }
+    }
+
+    /// Returns the number of the program: the same one for the same executable file and arguments.
+    /// Zero: they are not known.
+    pub fn program(&self) -> u64 {
+        self.program
+    }
+
     /// Returns the job's name. Processes of one user with the same job are held together. Empty:
     /// none.
     pub fn job(&self) -> &str {
@@ -115,5 +147,24 @@ mod tests {
         let info = GuestInfo::new("job", "secret").unwrap();
         assert_eq!((info.job(), info.token()), ("job", "secret"));
         assert!(!format!("{info:?}").contains("secret"));
+    }
+
+    #[test]
+    fn program_has_a_number_by_its_file_and_arguments() {
+        let number = |file: &str, arguments: &[&str]| {
+            let arguments = arguments.iter().map(OsString::from);
+            GuestInfo::default().with_program(Path::new(file), arguments).program()
+        };
+        let one = number("/usr/bin/python3", &["python3", "serve.py"]);
+        assert_eq!(one, number("/usr/bin/python3", &["python3", "serve.py"]));
+        for other in [
+            number("/usr/bin/python3", &["python3", "train.py"]),
+            number("/usr/bin/python3", &["python3serve.py"]),
+            number("/usr/bin/pypy3", &["python3", "serve.py"]),
+            number("/usr/bin/python3", &[]),
+        ] {
+            assert!(other != one && (1..=GuestInfo::MAX_PROGRAM).contains(&other), "{other}");
+        }
+        assert_eq!(GuestInfo::default().program(), 0);
     }
 }

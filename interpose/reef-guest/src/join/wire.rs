@@ -24,7 +24,10 @@ const TEXT: usize = 32;
 /// Offsets of the job's name and the token in a request. Each ends with a zero byte.
 const JOB: usize = TEXT + 16;
 const TOKEN: usize = JOB + GuestInfo::MAX_JOB + 1;
-const _: () = assert!(TOKEN + GuestInfo::MAX_TOKEN < BYTES);
+/// Offset of the program's number in a request: six bytes, which were zero before there was one.
+const PROGRAM: usize = BYTES - 6;
+const _: () = assert!(TOKEN + GuestInfo::MAX_TOKEN < PROGRAM);
+const _: () = assert!(GuestInfo::MAX_PROGRAM >> (8 * (BYTES - PROGRAM)) == 0);
 
 /// Request of a guest that joins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,8 +119,10 @@ impl Message {
         let class = || Class::from_number(word(16)).ok_or_else(|| format!("class {}", word(16)));
         let device = || std::array::from_fn(|k| bytes[TEXT + k]);
         let info = || {
-            let info = GuestInfo::new(text(&bytes[JOB..TOKEN]), text(&bytes[TOKEN..]))?;
-            Ok::<_, String>(info.with_part(word(20)))
+            let info = GuestInfo::new(text(&bytes[JOB..TOKEN]), text(&bytes[TOKEN..PROGRAM]))?;
+            let number = bytes[PROGRAM..].iter().rev();
+            let number = number.fold(0, |sum, &byte| sum << 8 | u64::from(byte));
+            Ok::<_, String>(info.with_part(word(20)).with_program_number(number))
         };
         let phased = || {
             let info = info()?.with_shares(ShareRequest::from_word(word(28))?);
@@ -145,10 +150,11 @@ impl Message {
     }
 }
 
-/// Writes the job and the token of a request.
+/// Writes the job, the token and the program of a request.
 fn put_info(bytes: &mut [u8; BYTES], info: &GuestInfo) {
     put(&mut bytes[JOB..TOKEN], info.job());
-    put(&mut bytes[TOKEN..], info.token());
+    put(&mut bytes[TOKEN..PROGRAM], info.token());
+    bytes[PROGRAM..].copy_from_slice(&info.program().to_le_bytes()[..BYTES - PROGRAM]);
 }
 
 /// Writes a text. The caller's checks leave room for the zero byte after it.
@@ -221,6 +227,12 @@ mod tests {
             Message::Join(request, GuestInfo::default()),
             Message::Join(request, GuestInfo::new("j".repeat(40), "t".repeat(160)).unwrap()),
             Message::Join(request, GuestInfo::default().with_part(300_000)),
+            Message::Join(
+                request,
+                GuestInfo::new("", "t".repeat(160))
+                    .unwrap()
+                    .with_program_number(GuestInfo::MAX_PROGRAM),
+            ),
             Message::Join(request, GuestInfo::default().for_phases()),
             Message::Join(
                 request,

@@ -7,6 +7,7 @@ use super::relay::Relay;
 use super::rules::Rules;
 use super::view::{GuestView, History};
 use crate::colocation::allowance::{Allowance, Caps};
+use crate::colocation::memory::{Memory, ProgramKey};
 use crate::hold::holders::Holders;
 use crate::join::wire::{JoinRequest, Message, Uuid, send};
 use crate::limit::quantity::{WHOLE, percent};
@@ -28,12 +29,14 @@ pub(super) struct Guests {
     last: u32,
     /// Gates of devices that have best-effort guests, or that a thread of the daemon may hold.
     gates: Vec<(Uuid, Arc<Gates>)>,
+    /// What was found for the targets of real-time programs that have ended.
+    memory: Arc<Memory>,
 }
 
 impl Guests {
     /// Creates an empty table.
     pub(super) fn new(rules: Rules) -> Self {
-        Self { rules, all: Vec::new(), last: 0, gates: Vec::new() }
+        Self { rules, all: Vec::new(), last: 0, gates: Vec::new(), memory: Arc::default() }
     }
 
     /// Adds a guest with the class that was granted, and with the page that it has from another
@@ -55,7 +58,9 @@ impl Guests {
         let relayed = made.and_then(|(who, file, page)| {
             let pass = Arc::new(Pass::new(allowance, name(caller, who.guest)));
             let (page, place) = (Arc::new(page), file.file_id().map_err(unusable)?);
-            Ok((who, file, place, self.relay(&who, &page, &pass)?, page, pass))
+            let key = ProgramKey { device: request.device, uid: caller.uid, name: pass.name };
+            let key = has_lasting_name(caller).then_some(key);
+            Ok((who, file, place, self.relay(&who, &page, &pass, key)?, page, pass))
         });
         let (who, file, place, relay, page, pass) = match relayed {
             Ok(made) => made,
@@ -90,11 +95,13 @@ impl Guests {
         who: &Identity,
         page: &Arc<Mapping>,
         pass: &Arc<Pass>,
+        key: Option<ProgramKey>,
     ) -> Result<Option<Relay>, String> {
         if who.class == Class::BestEffort {
             return Ok(None);
         }
-        let relay = Relay::start(page.clone(), pass.clone(), who.holder, self.rules);
+        let memory = key.map(|key| (self.memory.clone(), key));
+        let relay = Relay::start(page.clone(), pass.clone(), who.holder, self.rules, memory);
         relay.map(Some).map_err(|error| format!("no thread: {error}"))
     }
 
@@ -300,22 +307,33 @@ fn unusable(error: std::io::Error) -> String {
     format!("no page: {error}")
 }
 
-/// Name by which a guest's windows are kept: a user's job has the same one when it starts again. A
-/// guest without a job has that of its number.
+/// Name by which a guest's windows are kept: a user's job has the same one when it starts again,
+/// and without a job the same program with the same arguments. A guest of which neither is known
+/// has that of its number.
 fn name(caller: &Caller, guest: u32) -> u64 {
     let mut hasher = DefaultHasher::new();
-    match caller.info.job() {
-        "" => guest.hash(&mut hasher),
-        job => (caller.uid, job).hash(&mut hasher),
+    match (caller.info.job(), caller.info.program()) {
+        ("", 0) => guest.hash(&mut hasher),
+        ("", program) => (caller.uid, program).hash(&mut hasher),
+        (job, _) => (caller.uid, job).hash(&mut hasher),
     }
     hasher.finish()
+}
+
+/// Returns whether a guest has its name again when it starts again.
+fn has_lasting_name(caller: &Caller) -> bool {
+    !caller.info.job().is_empty() || caller.info.program() != 0
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::colocation::share::{ShareRequest, Slo};
     use crate::join::guest_info::GuestInfo;
+    use std::ffi::OsString;
     use std::os::unix::net::UnixStream;
+    use std::path::Path;
+    use std::time::{Duration, Instant};
 
     const DEVICE: Uuid = [1; 16];
 
@@ -360,6 +378,54 @@ mod tests {
         assert_ne!(name(1, "train", 5), name(2, "train", 5), "the job of another user");
         assert_ne!(name(1, "train", 5), name(1, "tune", 5));
         assert_ne!(name(1, "", 5), name(1, "", 6), "guests without a job");
+    }
+
+    /// A caller whose program is this file.
+    fn caller_of(uid: u32, file: &str) -> Caller {
+        let shares = ShareRequest { slo: Slo::of(1.1), ..ShareRequest::default() };
+        let arguments = [OsString::from("--fast")];
+        let info = GuestInfo::default().with_program(Path::new(file), arguments);
+        Caller { uid, pid: std::process::id(), exe: None, info: info.with_shares(shares) }
+    }
+
+    #[test]
+    fn program_of_a_user_has_its_name_when_it_starts_again() {
+        let name = |uid, file, guest| super::name(&caller_of(uid, file), guest);
+        assert_eq!(name(1, "serve", 5), name(1, "serve", 6));
+        assert_ne!(name(1, "serve", 5), name(2, "serve", 5), "the program of another user");
+        assert_ne!(name(1, "serve", 5), name(1, "train", 5));
+        assert!(has_lasting_name(&caller_of(1, "serve")));
+        let info = GuestInfo::default();
+        assert!(!has_lasting_name(&Caller { info, ..caller_of(1, "serve") }));
+    }
+
+    fn until(what: &str, is_so: impl Fn() -> bool) {
+        let begin = Instant::now();
+        while !is_so() {
+            assert!(begin.elapsed() < Duration::from_secs(60), "{what}: not within 60 s");
+            std::thread::sleep(Duration::from_micros(200)); // sleep: poll of a condition
+        }
+    }
+
+    #[test]
+    fn windows_of_a_program_are_kept_until_it_starts_again() {
+        let (mut guests, [own, ..]) = (Guests::new(Rules::default()), users());
+        let start = |guests: &mut Guests, class, file: &str| {
+            let (socket, _other) = UnixStream::pair().unwrap();
+            let (caller, request) = (caller_of(own, file), JoinRequest { class, device: DEVICE });
+            let joined = guests.join(socket.into(), &caller, &request, &Caps::default(), None);
+            assert!(joined.is_ok());
+            guests.last
+        };
+        start(&mut guests, Class::BestEffort, "train");
+        for (file, kept) in [("serve", 1), ("serve", 1), ("answer", 2)] {
+            let rt = start(&mut guests, Class::RealTime, file);
+            let is_there = |view: &GuestView| view.who.guest == rt && view.growth.is_some();
+            until("a controller", || guests.views().iter().any(is_there));
+            assert_eq!(guests.memory.len(), kept - 1, "{file} has what was kept of it");
+            guests.leave(rt);
+            until("kept", || guests.memory.len() == kept);
+        }
     }
 
     #[test]

@@ -5,7 +5,9 @@
 
 use super::gates::Gates;
 use super::pass::{Pass, Peer};
+use crate::colocation::memory::{Memory, ProgramKey};
 use crate::colocation::pairs::Pairs;
+use crate::colocation::share::Slo;
 use crate::colocation::windows::Windows;
 use crate::page::iterations::Iteration;
 use crate::page::layout::Counts;
@@ -28,6 +30,8 @@ pub(super) struct Passage {
     pass: Arc<Pass>,
     period: u64,
     pairs: Option<Pairs>,
+    /// Place from which these are taken and to which they return, if the program may start again.
+    memory: Option<(Arc<Memory>, ProgramKey)>,
     /// Launches of each peer at this time.
     launched: (u64, Vec<u64>),
     /// Iterations that were read.
@@ -42,8 +46,14 @@ pub(super) struct Passage {
 }
 
 impl Passage {
-    /// Creates the passage of the guest with this page.
-    pub(super) fn new(page: Arc<Mapping>, pass: Arc<Pass>, period: Duration) -> Self {
+    /// Creates the passage of the guest with this page. `memory` is asked for what was found for
+    /// its program before, and keeps that afterwards.
+    pub(super) fn new(
+        page: Arc<Mapping>,
+        pass: Arc<Pass>,
+        period: Duration,
+        memory: Option<(Arc<Memory>, ProgramKey)>,
+    ) -> Self {
         let period = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX >> 1);
         let (iterations, list, windows) = (Vec::new(), Arc::default(), Vec::new());
         let seen = page.iterations.count();
@@ -53,6 +63,7 @@ impl Passage {
             pass,
             period,
             pairs,
+            memory,
             launched,
             seen,
             iterations,
@@ -141,7 +152,8 @@ impl Passage {
             return Some(0); // there is nothing to let through
         }
         self.follow_peers(now);
-        let pairs = self.pairs.get_or_insert_with(|| Pairs::new(target, now));
+        let memory = &self.memory;
+        let pairs = self.pairs.get_or_insert_with(|| begin(memory.as_ref(), target, now));
         let controller = pairs.current_mut();
         let applied = self.windows.iter().map(|(peer, _)| peer.pass.duty()).max().unwrap_or(0);
         let work = self.windows.iter().map(|(peer, _)| launches(&peer.page.counts));
@@ -151,6 +163,26 @@ impl Passage {
         self.pass.set_long_silences(controller.long_silences());
         self.pass.set_duty(controller.duty());
         Some(controller.duty())
+    }
+}
+
+impl Drop for Passage {
+    /// Keeps what was found: the guest has left.
+    fn drop(&mut self) {
+        if let (Some((memory, key)), Some(pairs)) = (&self.memory, self.pairs.take()) {
+            memory.put(*key, pairs);
+        }
+    }
+}
+
+/// Returns the pairs that were kept for a program, or new ones.
+fn begin(memory: Option<&(Arc<Memory>, ProgramKey)>, target: Slo, now: u64) -> Pairs {
+    match memory.and_then(|(memory, key)| memory.take(*key, target)) {
+        Some(mut pairs) => {
+            pairs.start_again(now);
+            pairs
+        }
+        None => Pairs::new(target, now),
     }
 }
 

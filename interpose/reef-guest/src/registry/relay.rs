@@ -9,6 +9,7 @@ use super::gates::Gates;
 use super::pass::Pass;
 use super::passage::Passage;
 use super::rules::Rules;
+use crate::colocation::memory::{Memory, ProgramKey};
 use crate::hold::activity::Activity;
 use crate::page::mapping::Mapping;
 use crate::page::spans::Time;
@@ -60,7 +61,8 @@ pub(super) struct Relay {
 
 impl Relay {
     /// Starts the thread for the guest with this page, whose bit is `holder`. A guest that is busy
-    /// without progress holds others at most for the rules' timeout.
+    /// without progress holds others at most for the rules' timeout. `memory` keeps what is found
+    /// for the guest's target.
     ///
     /// # Errors
     ///
@@ -70,13 +72,14 @@ impl Relay {
         pass: Arc<Pass>,
         holder: u32,
         rules: Rules,
+        memory: Option<(Arc<Memory>, ProgramKey)>,
     ) -> io::Result<Self> {
         let (gates, stalls) = (Arc::new(Gates::of(holder)), Arc::<AtomicU64>::default());
         let now = Instant::now();
         let evidence =
             WorkEvidence { last: page.activity.evidence(), since: now, is_stalled: false };
         let (to, of) = (gates.clone(), page.clone());
-        let passage = Passage::new(page.clone(), pass, rules.colocate_period);
+        let passage = Passage::new(page.clone(), pass, rules.colocate_period, memory);
         let stalls_too = stalls.clone();
         let follower =
             Follower { gates: to, page: of, rules, evidence, passage, stalls: stalls_too };
