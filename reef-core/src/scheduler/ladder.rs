@@ -37,7 +37,7 @@ const ALL: [Rung; 11] = [
     Rung::Bounded(Width::Parts { real_time: 73, best_effort: 100 }),
 ];
 
-/// How best-effort work runs next to tasks.
+/// Way of best-effort work next to tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rung {
     /// Not at all.

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 /// Nanoseconds by which MPS delays each kernel of a graph, at least and at most: in a graph of
 /// 1,000 tiny kernels (0.92 and 1.15 µs each), and in that of a language model's token (370
 /// kernels in 1.52 and 1.90 ms). H200: docs/operate/side-by-side.md.
-const EACH: [f64; 2] = [230.0, 1030.0];
+const DELAYS: [f64; 2] = [230.0, 1030.0];
 
 /// Variable that names the folder of MPS's control daemon, and the folder without it.
 const FOLDER: &str = "CUDA_MPS_PIPE_DIRECTORY";
@@ -37,8 +37,8 @@ pub struct MpsCost {
 }
 
 impl MpsCost {
-    /// Predicts the cost for a program that launched graphs with `kernels` kernels in so many
-    /// `iterations`, which took `nanos` nanoseconds together. `None`: it has none.
+    /// Predicts the cost for a program whose `iterations` took `nanos` nanoseconds together and
+    /// launched graphs with `kernels` kernels. `None`: it has no iteration.
     pub fn of(kernels: u64, iterations: u64, nanos: u64, is_under_mps: bool) -> Option<Self> {
         let of_each = |sum: u64| sum as f64 / iterations as f64;
         let (kernels, nanos_each) = (of_each(kernels), of_each(nanos));
@@ -48,8 +48,8 @@ impl MpsCost {
     /// Returns the time that MPS adds to an iteration as a part of the iteration without MPS, at
     /// least and at most. More than 1 is shown as 1: kernels of a graph may run next to each other.
     pub fn parts(&self) -> [f64; 2] {
-        EACH.map(|each| {
-            let more = each * self.kernels;
+        DELAYS.map(|delay| {
+            let more = delay * self.kernels;
             let added = if self.is_under_mps { more.min(self.nanos / 2.0) } else { 0.0 };
             (more / (self.nanos - added)).min(1.0)
         })

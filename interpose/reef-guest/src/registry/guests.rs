@@ -29,7 +29,7 @@ pub(super) struct Guests {
     last: u32,
     /// Gates of devices that have best-effort guests, or that a thread of the daemon may hold.
     gates: Vec<(Uuid, Arc<Gates>)>,
-    /// What was found for the targets of real-time programs that have ended.
+    /// Windows of real-time programs that have ended.
     memory: Arc<Memory>,
 }
 

@@ -18,7 +18,7 @@ pub(crate) struct Policy {
     pub(crate) pads: bool,
     /// The level of preemption that it is named after.
     pub(crate) level: Option<PreemptLevel>,
-    /// What requests run next to, if a target of latency decides that.
+    /// Widths next to requests, if a target of latency decides these.
     pub(crate) widths: Option<WidthCounts>,
 }
 

@@ -35,7 +35,7 @@ fn with_costs(finding: Finding, scrape: &Scrape) -> Finding {
     Finding { found: all.collect::<Vec<_>>().join("; "), ..finding }
 }
 
-/// Predicts the cost for a program with so many iterations.
+/// Predicts the cost for the program with these labels.
 fn cost(scrape: &Scrape, labels: &Labels, iterations: f64, is_served: bool) -> Option<String> {
     let is_own = |of: &Labels| of.get("guest") == labels.get("guest");
     let sum = |name: &str| scrape.sum(name, is_own).unwrap_or_default();

@@ -214,7 +214,11 @@ fn report_predicts_what_mps_costs_a_real_time_program() {
     let report = || (0..10).map(|_| once()).find(is_whole).expect("ten tries");
     let said = report();
     assert!(said.contains("  MPS would lengthen its iterations by "), "{said}");
-    assert!(said.contains(" %, as predicted from 100 kernels of graphs in "), "{said}");
+    // The watchdog sees iterations as well, where this thread stands still for long.
+    let kernels = said
+        .split_once(" %, as predicted from ")
+        .and_then(|(_, rest)| rest.split_once(" kernels of graphs in ")?.0.parse::<u64>().ok());
+    assert!(kernels.is_some_and(|kernels| (21..=100).contains(&kernels)), "{said}");
     std::fs::write(folder.join("control"), "").unwrap();
     let said = report();
     assert!(said.contains("  MPS lengthens its iterations by "), "{said}");

@@ -44,7 +44,7 @@ pub(crate) struct Row {
     /// Best-effort inferences per second; 0 if there was no such client.
     pub(crate) be_rate: f64,
     pub(crate) stats: Stats,
-    /// What requests ran next to under a target of latency, each with the number of requests.
+    /// Widths next to requests under a target of latency, each with its number of requests.
     pub(crate) widths: Vec<(String, u64)>,
     /// p50 and p99 of real-time requests alone, in nanoseconds.
     pub(crate) alone: Option<[u64; 2]>,
