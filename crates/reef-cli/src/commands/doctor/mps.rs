@@ -66,7 +66,6 @@ fn of(folder: &Path) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::finding::State;
     use super::*;
 
     #[test]
