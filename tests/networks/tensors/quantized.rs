@@ -17,7 +17,7 @@ const FILES: [(&str, &[u8]); 5] = [
     ("unsigned", include_bytes!("../../../reef-models/tests/onnx_quantized/unsigned.onnx")),
 ];
 
-/// Outputs are at most so many steps of their numbers of 8 bits from ONNX Runtime's, and the top
+/// Outputs are at most `steps` steps of their numbers of 8 bits from ONNX Runtime's, and the top
 /// class is that of the image.
 pub(crate) fn quantized_files_agree<D: Operators>(device: &D, steps: f64) {
     let cases: Value = serde_json::from_str(CASES).unwrap();

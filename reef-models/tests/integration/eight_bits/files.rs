@@ -49,7 +49,7 @@ struct Layer {
 impl Layer {
     /// Its output by an operation on images, whose numbers have no zero point and go from -127 to
     /// 127: the bias has the zero points, and numbers whose zero point is -128 are one more.
-    fn made(&self) -> Vec<f32> {
+    fn output_of_images(&self) -> Vec<f32> {
         let Self { shape: [channels, height, width], window, scale_x, scale_y, .. } = *self;
         let more = |zero: f32| f32::from(u8::from(zero == -128.0));
         let [more_x, more_y] = [self.zero_x, self.zero_y].map(more);
@@ -139,7 +139,7 @@ fn quantized_files_are_as_near_to_floats_as_in_onnx_runtime() {
 fn operations_on_images_have_zero_points_in_their_bias() {
     let cases = cases();
     for (name, layer) in &cases.layers {
-        let made = layer.made();
+        let made = layer.output_of_images();
         assert_eq!(made.len(), layer.output.len(), "{name}");
         let off = made.iter().zip(&layer.output).map(|(a, b)| (a - b).abs());
         let off: Vec<f32> = off.filter(|&off| off > 0.0).collect();
