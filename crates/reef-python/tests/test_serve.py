@@ -1,6 +1,7 @@
 """Models as programs: `reef.serve` against a daemon that is this test."""
 
 import contextlib
+import ctypes
 import io
 import json
 import os
@@ -11,8 +12,10 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
+from reef.serve import _phase
 from reef.serve._tensors import Spec
 
 MODEL = """
@@ -205,6 +208,24 @@ class Serve(unittest.TestCase):
             said, _ = daemon.receive()
             self.assertEqual(said, {"type": "error", "request": 1, "error": "cancelled", "kind": "invalid"})
             daemon.end()
+
+    def test_library_for_phases_is_searched_again_only_behind_another_library(self):
+        """A search takes longer than an empty request, and programs may open the driver late."""
+        phases = _phase.Phases()
+        loads = [7, 7, 7, 8, 8]
+        with mock.patch.object(_phase, "_loads", lambda: loads.pop(0)), mock.patch.object(_phase, "_library", return_value=None) as search:
+            for _ in range(5):
+                with phases.of("rt"):
+                    pass
+        self.assertEqual(([], 2), (loads, search.call_count))
+
+    def test_loads_count_libraries(self):
+        with tempfile.TemporaryDirectory() as folder:
+            library = Path(folder, "libnew.so")
+            subprocess.run(["cc", "-shared", "-x", "c", "-", "-o", library], input=b"int reef_new;", check=True)
+            before = _phase._loads()
+            ctypes.CDLL(str(library))
+            self.assertEqual((before, before + 1), (_phase._loads() - 1, _phase._loads()))
 
     def test_text_is_sent_in_pieces_up_to_its_end(self):
         with tempfile.TemporaryDirectory() as folder:
