@@ -8,7 +8,7 @@ use reef_core::{Args, Device, Launch, PreemptLevel, Preemptor, Priority, Queue, 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -49,7 +49,9 @@ fn noted(
 }
 
 fn finish(queue: &mut impl Queue<Backend = Cpu>, commands: u64) {
+    let begin = Instant::now();
     while queue.completed().unwrap() < Seq(commands) {
+        assert!(begin.elapsed() < LONG, "it has not completed {commands}");
         std::thread::yield_now();
     }
 }
