@@ -110,7 +110,7 @@ pub(super) fn copy<S: Steps>(
         for _ in 0..threads {
             scope.spawn(|| {
                 let _inside = Inside::always();
-                give_way();
+                give_way(is_alone);
                 let next = || {
                     let chunk = chunks.get(next.fetch_add(1, Relaxed)).copied()?;
                     steps.begin(ranges[chunk.of].piece).then_some(chunk)
@@ -143,10 +143,28 @@ fn thread_count(processors: usize, is_alone: bool) -> usize {
     }
 }
 
-/// Lowers the priority of this thread.
-fn give_way() {
+/// Lowers the priority of this thread. Unless no real-time work is there, it leaves half of the
+/// processors to others: a thread that is woken waits for a slice of one that copies, 2.8 ms.
+/// It is the same half in all programs (docs/lab/nvidia.md, "Moves of models").
+fn give_way(is_alone: bool) {
     // SAFETY: changes a number of this thread alone. Refused: it has its priority.
     unsafe { libc::nice(NICE) };
+    let bytes = size_of::<libc::cpu_set_t>();
+    // SAFETY: a set of bits, for which zeroes are valid.
+    let mut processors: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: writes a set of this size. Refused: more processors than it has bits.
+    if is_alone || unsafe { libc::sched_getaffinity(0, bytes, &raw mut processors) } != 0 {
+        return;
+    }
+    // SAFETY: a number below that of the set's bits.
+    let is_there = |at: &usize| unsafe { libc::CPU_ISSET(*at, &processors) };
+    let all: Vec<usize> = (0..libc::CPU_SETSIZE as usize).filter(is_there).collect();
+    for at in &all[all.len().div_ceil(2)..] {
+        // SAFETY: as above.
+        unsafe { libc::CPU_CLR(*at, &mut processors) };
+    }
+    // SAFETY: reads a set of this size. Refused: this thread runs on all.
+    unsafe { libc::sched_setaffinity(0, bytes, &raw const processors) };
 }
 
 /// Stream of a thread, and its two pinned buffers with what is copied by them.
@@ -275,11 +293,39 @@ mod tests {
         let before = nice();
         let copying = std::thread::scope(|scope| {
             let copies = scope.spawn(|| {
-                give_way();
+                give_way(false);
                 nice()
             });
             copies.join().unwrap()
         });
         assert_eq!((copying, nice()), ((before + NICE).min(19), before));
+    }
+
+    /// Numbers of the processors on which this thread may run.
+    fn processors() -> Vec<usize> {
+        // SAFETY: a set of bits, for which zeroes are valid.
+        let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+        // SAFETY: writes a set of this size.
+        let result = unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) };
+        assert_eq!(result, 0);
+        // SAFETY: a number below that of the set's bits.
+        (0..libc::CPU_SETSIZE as usize).filter(|at| unsafe { libc::CPU_ISSET(*at, &set) }).collect()
+    }
+
+    #[test]
+    fn copies_run_on_half_of_the_processors_next_to_real_time_work() {
+        let all = processors();
+        let of_copies = |is_alone| {
+            std::thread::scope(|scope| {
+                let copies = scope.spawn(|| {
+                    give_way(is_alone);
+                    processors()
+                });
+                copies.join().unwrap()
+            })
+        };
+        assert_eq!(of_copies(true), all);
+        assert_eq!(of_copies(false), all[..all.len().div_ceil(2)]);
+        assert_eq!(processors(), all);
     }
 }
