@@ -74,6 +74,22 @@ fn infinite_elements_outside_of_a_bin_do_not_change_it() {
     assert_near(&made, &want);
 }
 
+/// The samples of the second row lie at 5.0, where the tensor ends. A last bit more, and they would
+/// be outside.
+#[test]
+fn sample_at_the_edge_of_a_tensor_is_inside() {
+    let more = [
+        int("sampling_ratio", 1),
+        int("output_height", 2),
+        int("output_width", 3),
+        float("spatial_scale", 0.8),
+        text("coordinate_transformation_mode", "output_half_pixel"),
+    ];
+    let corners = [[-2.0, -2.0, 8.0, 9.0]];
+    let made = regions(&[1, 1, 5, 6], vec![1.0; 30], &corners, &[0], &more);
+    assert_near(&made, &[1.0; 6]);
+}
+
 #[test]
 fn region_outside_of_a_tensor_reads_nothing() {
     let x = vec![1.0, 1.0, 1.0, f32::INFINITY];

@@ -115,14 +115,17 @@ impl Axis {
         samples: usize,
         is_column: bool,
     ) -> Result<Vec<Tap>> {
-        let step = (k as f64 + 0.5) / samples as f64;
         let bins = b.count(vec![1, self.bins])?;
         let bins = b.cast(&bins, self.from.element())?;
         let places = b.map(self.from.element(), &[&self.from, &self.bin, &bins], |w| {
-            let (from, bin, number, step) = (w.input(0), w.input(1), w.input(2), w.real(step));
-            let number = w.add(number, step);
-            let offset = w.mul(number, bin);
-            w.add(from, offset)
+            // In the order of ONNX Runtime: samples at an edge count by the last bit.
+            let (from, bin, number) = (w.input(0), w.input(1), w.input(2));
+            let (step, samples) = (w.real(k as f64 + 0.5), w.real(samples as f64));
+            let first = w.mul(number, bin);
+            let first = w.add(from, first);
+            let offset = w.mul(step, bin);
+            let offset = w.div(offset, samples);
+            w.add(first, offset)
         })?;
         let count = places.dims()[0];
         let dims = if is_column { vec![count, 1, self.bins] } else { vec![count, self.bins, 1] };
