@@ -8,36 +8,12 @@ import errno
 import os
 import sys
 from collections.abc import Iterator
+from time import monotonic
 
-
-class _Object(ctypes.Structure):
-    """A loaded library as `dl_iterate_phdr` gives it, up to the number of libraries that were loaded so far."""
-
-    _fields_ = (
-        ("address", ctypes.c_void_p),
-        ("name", ctypes.c_char_p),
-        ("headers", ctypes.c_void_p),
-        ("header_count", ctypes.c_uint16),
-        ("loads", ctypes.c_ulonglong),
-    )
-
-
-_loads_seen = [0]
-
-
-@ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Object), ctypes.c_size_t, ctypes.c_void_p)
-def _visit(loaded: ctypes._Pointer[_Object], _bytes: int, _data: int | None) -> int:
-    _loads_seen[0] = loaded.contents.loads
-    return 1  # the first library says it
-
-
-_iterate = ctypes.CDLL(None).dl_iterate_phdr
-
-
-def _loads() -> int:
-    """Returns how many libraries this process has loaded so far. A search for one takes 100 µs, this some 3."""
-    _iterate(_visit, None)
-    return _loads_seen[0]
+# Least time from a search in vain to the next one, in seconds. A search takes 100 µs, longer than an empty request.
+# The system's list of libraries would be quicker to ask, but it is locked while it calls back: a thread that waits
+# for the interpreter there, and one that has the interpreter and opens a library, would wait for each other.
+_SEARCH_INTERVAL = 0.1
 
 
 def _library() -> ctypes.CDLL | None:
@@ -57,7 +33,7 @@ class Phases:
 
     def __init__(self) -> None:
         self._library: ctypes.CDLL | None = None
-        self._searched = -1
+        self._next_search = 0.0
         self._is_refused = False
 
     @contextlib.contextmanager
@@ -74,8 +50,8 @@ class Phases:
 
     def _begin(self) -> bool:
         # A program may open the driver late.
-        if self._library is None and self._searched != (loads := _loads()):
-            self._library, self._searched = _library(), loads
+        if self._library is None and (now := monotonic()) >= self._next_search:
+            self._library, self._next_search = _library(), now + _SEARCH_INTERVAL
         code = self._library.reef_guest_begin_phase() if self._library else errno.ENODEV
         if code in (0, errno.ENODEV):
             return bool(code == 0)
