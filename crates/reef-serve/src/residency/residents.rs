@@ -99,7 +99,7 @@ impl Residents {
     /// # Errors
     ///
     /// `Invalid` if it has no process on demand; `Deadline` if one has not left within `time`: the
-    /// model takes requests again then.
+    /// model takes requests again then; `Unavailable` if that is so for another reason.
     pub(crate) fn suspend(&self, model: &str, time: Duration) -> Result<()> {
         let begun = Instant::now();
         let mut state = self.state.lock();
@@ -107,7 +107,15 @@ impl Residents {
             return Err(always_there(model));
         }
         self.change.notify_all();
-        while !state.table.has_left(model) {
+        loop {
+            if !state.table.is_model_dismissed(model) {
+                return Err(Error::Unavailable(format!(
+                    "model {model}: was resumed, loaded again or unloaded before it had left its device"
+                )));
+            }
+            if state.table.has_left(model) {
+                return Ok(());
+            }
             if begun.elapsed() >= time {
                 state.table.set_dismissed(model, false);
                 self.change.notify_all();
@@ -117,7 +125,6 @@ impl Residents {
             }
             self.change.wait_for(&mut state, POLL_INTERVAL);
         }
-        Ok(())
     }
 
     /// Has a model that was [suspended](Self::suspend) take requests again. The next one brings it
@@ -395,7 +402,7 @@ impl Resident {
     pub(crate) fn end_use(&self) {
         let mut state = self.lock();
         state.table.end_use(self.id, Instant::now());
-        if state.table.has_turns() {
+        if state.table.has_turns() || state.table.is_dismissed(self.id) {
             self.all.change.notify_all();
         }
     }

@@ -81,6 +81,12 @@ impl Table {
         self.entries.get(&id).is_some_and(|entry| entry.is_dismissed)
     }
 
+    /// True if a model has processes, and an operator keeps all of them off their device.
+    pub(super) fn is_model_dismissed(&self, model: &str) -> bool {
+        let mut all = self.of_model(model).peekable();
+        all.peek().is_some() && all.all(|entry| entry.is_dismissed)
+    }
+
     /// Has all processes of a model leave and stay away, or ends that. Returns `false` if it has
     /// none.
     pub(super) fn set_dismissed(&mut self, model: &str, is_dismissed: bool) -> bool {

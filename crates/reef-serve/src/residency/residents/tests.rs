@@ -295,6 +295,21 @@ fn model_that_works_takes_requests_after_a_suspension_in_vain() {
 }
 
 #[test]
+fn suspension_of_a_model_that_is_resumed_meanwhile_is_an_error() {
+    let (_device, residents, all) = start(1, MINUTE, false);
+    let used = all[0].enter(MINUTE, &|| false).unwrap();
+    let suspended = thread::spawn({
+        let residents = residents.clone();
+        move || residents.suspend("m1", MINUTE)
+    });
+    wait("its begin", || all[0].enter(MINUTE, &|| false).is_err());
+    residents.resume("m1").unwrap();
+    let said = suspended.join().unwrap();
+    assert!(matches!(said, Err(Error::Unavailable(_))), "{said:?}");
+    drop(used);
+}
+
+#[test]
 fn request_without_room_or_client_does_not_wait_on() {
     let (_, _residents, all) = start(2, Duration::from_millis(1), false);
     wait("their departures", || all.iter().all(Resident::is_away));
