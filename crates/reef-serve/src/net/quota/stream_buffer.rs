@@ -7,6 +7,7 @@
 //!
 //! A full buffer stops whatever makes the parts. While others wait for that, the client is in debt:
 //! the time counts in full, and each [`BYTES_PER_SECOND`] that the client takes pay for a second.
+//! A part pays when it is taken, before the client reads it, so its seconds are allowed on top.
 
 use crate::error::{Error, Result};
 use crate::net::quota::charge::Charge;
@@ -27,8 +28,9 @@ const BYTES_PER_SECOND: u64 = 64 << 10;
 
 /// Returns the two ends of a buffer, whose parts are charged to `charge`.
 pub(crate) fn stream_buffer<T>(charge: Charge) -> (StreamSender<T>, StreamReceiver<T>) {
-    let (waiting, bytes, debt, is_closed) = (VecDeque::new(), 0, Duration::ZERO, false);
-    let state = Mutex::new(State { waiting, bytes, debt, charge, is_closed });
+    let (waiting, bytes, is_closed) = (VecDeque::new(), 0, false);
+    let (debt, reading) = (Duration::ZERO, Duration::ZERO);
+    let state = Mutex::new(State { waiting, bytes, debt, reading, charge, is_closed });
     let shared = Arc::new(Shared { state, arrival: Notify::new() });
     (StreamSender(shared.clone()), StreamReceiver(shared))
 }
@@ -45,6 +47,8 @@ struct State<T> {
     /// Bytes of all that wait.
     bytes: u64,
     debt: Duration,
+    /// Time that the client may take for the part that it has taken last.
+    reading: Duration,
     charge: Charge,
     /// True once one of the ends has gone, or the client has lost its stream.
     is_closed: bool,
@@ -85,6 +89,7 @@ impl<T> State<T> {
         self.charge.remove(charged);
         let paid = Duration::from_secs_f64(bytes as f64 / BYTES_PER_SECOND as f64);
         self.debt = self.debt.saturating_sub(paid);
+        self.reading = paid;
         Some(part)
     }
 
@@ -131,7 +136,7 @@ impl<T> StreamSender<T> {
     pub(crate) fn note_wait(&self, time: Duration) -> Result<()> {
         let mut state = self.0.state.lock();
         state.debt = state.debt.saturating_add(time);
-        if state.debt < MAX_DEBT {
+        if state.debt < MAX_DEBT.saturating_add(state.reading) {
             return Ok(());
         }
         state.clear();
@@ -270,6 +275,18 @@ mod tests {
         assert!(of(BYTES_PER_SECOND), "it is as fast as it must be");
         assert!(of(3 * BYTES_PER_SECOND), "faster");
         assert!(!of(90), "and slower");
+    }
+
+    /// It takes the next part once it has read this one.
+    #[test]
+    fn large_part_has_the_time_that_it_takes() {
+        let (second, memory) = (Duration::from_secs(1), memory(u64::MAX));
+        let (sender, mut receiver) = stream_buffer(memory.charge(&Peer::UNKNOWN));
+        sender.try_send(0_u32, 60 * BYTES_PER_SECOND).unwrap();
+        assert_eq!(receiver.try_recv(), Some(0));
+        sender.try_send(1, PART).unwrap();
+        sender.note_wait(59 * second + MAX_DEBT).unwrap();
+        assert!(sender.note_wait(second).is_err(), "and no more");
     }
 
     #[test]
