@@ -58,8 +58,11 @@ fn pieces(file: &File, bytes: u64) -> io::Result<Vec<ChainingValue>> {
     let threads = (processors / 2).clamp(1, MAX_THREADS);
     let mut all = Vec::new();
     thread::scope(|scope| -> io::Result<()> {
-        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(hash_some)).collect();
-        for thread in threads {
+        let start = |_| thread::Builder::new().spawn_scoped(scope, hash_some).ok();
+        // Without a thread, those that are there do its part: this one at least.
+        let others: Vec<_> = (1..threads).map_while(start).collect();
+        all.extend(hash_some()?);
+        for thread in others {
             let gone = |_| Err(io::Error::other("a thread that hashes has ended"));
             all.extend(thread.join().unwrap_or_else(gone)?);
         }
