@@ -246,7 +246,7 @@ class Serve(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             library = Path(folder, "libnew.so")
             subprocess.run(["cc", "-shared", "-x", "c", "-", "-o", library], input=b"int reef_new;", check=True)
-            subprocess.run([sys.executable, "-c", OPENS, library], check=True, timeout=600)
+            subprocess.run([sys.executable, "-c", OPENS, library], check=True, timeout=120)
 
     def test_text_is_sent_in_pieces_up_to_its_end(self):
         with tempfile.TemporaryDirectory() as folder:
