@@ -288,14 +288,18 @@ impl Resident {
         self.all.state.lock()
     }
 
-    /// Waits until there is room for a start, as far as its size is known.
+    /// Waits until there is room for a start, as far as its size is known. While an operator keeps
+    /// the model off the device, none begins.
     ///
     /// # Errors
     ///
     /// `Unavailable` if there is none within `time`, or if `is_over`.
     pub(crate) fn wait_for_room(&self, time: Duration, is_over: &dyn Fn() -> bool) -> Result<()> {
-        let begun = Instant::now();
         let mut state = self.lock();
+        while state.table.is_dismissed(self.id) && !MutexGuard::unlocked(&mut state, is_over) {
+            self.all.change.wait_for(&mut state, POLL_INTERVAL);
+        }
+        let begun = Instant::now();
         state.table.begin_start(self.id);
         self.all.change.notify_all();
         while !state.table.may_start(self.id) {

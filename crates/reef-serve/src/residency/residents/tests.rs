@@ -310,6 +310,27 @@ fn suspension_of_a_model_that_is_resumed_meanwhile_is_an_error() {
 }
 
 #[test]
+fn process_of_a_suspended_model_starts_again_once_it_is_resumed() {
+    let (_device, residents, all) = start(1, MINUTE, false);
+    residents.suspend("m1", MINUTE).unwrap();
+    all[0].note_end();
+    let asked = AtomicU32::new(0);
+    thread::scope(|scope| {
+        let start = scope.spawn(|| {
+            let is_over = || {
+                asked.fetch_add(1, SeqCst);
+                false
+            };
+            all[0].wait_for_room(MINUTE, &is_over)
+        });
+        wait("its wait", || asked.load(SeqCst) > 2);
+        assert_eq!(residents.all()[0].state, ResidencyState::Absent);
+        residents.resume("m1").unwrap();
+        start.join().unwrap().unwrap();
+    });
+}
+
+#[test]
 fn request_without_room_or_client_does_not_wait_on() {
     let (_, _residents, all) = start(2, Duration::from_millis(1), false);
     wait("their departures", || all.iter().all(Resident::is_away));
