@@ -51,6 +51,22 @@ pub(crate) fn put_child(graph: usize, child: usize, real: impl FnOnce(usize) -> 
     let Some(_inside) = Inside::enter().filter(|_| ungated_captures::is_body(graph)) else {
         return real(child);
     };
+    put_without(child, real)
+}
+
+/// Puts another graph into a node of an executable graph by `real`: a clone without gates, if the
+/// graph that the node was made with has none. The driver takes no other shape.
+pub(super) fn change_child(node: usize, child: usize, real: impl FnOnce(usize) -> u32) -> u32 {
+    let Some(_inside) = Inside::enter() else { return real(child) };
+    let has_none = catch_panics(|| {
+        let first = Shape::read(super::calls::child(node)?).ok()?;
+        Some(!first.has_gates())
+    });
+    if has_none == Some(true) { put_without(child, real) } else { real(child) }
+}
+
+/// Makes a call with a graph, or with a clone without the gates of its capture.
+fn put_without(child: usize, real: impl FnOnce(usize) -> u32) -> u32 {
     let without = catch_panics(|| {
         let (shape, gate, all) = plan_without(child)?;
         all.first().and_then(|positions| insert(child, &shape, positions, gate))

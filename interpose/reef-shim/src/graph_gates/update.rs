@@ -3,6 +3,7 @@
 use super::calls::KernelParams;
 use super::execs;
 use super::insert::{Gate, GatedClone, insert};
+use super::instantiate::change_child;
 use super::positions::GatePositions;
 use super::shape::Shape;
 use super::slices::Parts;
@@ -133,7 +134,9 @@ pub(crate) fn child(
     child: usize,
     real: impl Fn(usize, usize) -> u32,
 ) -> u32 {
-    let Some(_inside) = execs::enter(exec) else { return real(node, child) };
+    let Some(_inside) = execs::enter(exec) else {
+        return change_child(node, child, |child| real(node, child));
+    };
     let gated = catch_panics(|| {
         execs::child_positions(exec, node)
             .and_then(|(positions, gate)| insert_at(child, &positions, gate))

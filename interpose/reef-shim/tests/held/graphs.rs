@@ -261,13 +261,17 @@ fn captured_graph_that_kernels_launch_has_no_gates() {
 fn captured_graph_in_a_body_has_no_gates() {
     let program = program();
     let program = program.as_ref().unwrap();
-    let (driver, stream, mut handle) = (program.driver, program.stream, 0_usize);
+    let (driver, stream) = (program.driver, program.stream);
     program.launch(0);
     program.synchronize();
-    assert_eq!(call!(driver, cuStreamBeginCapture_v2(stream, 2)), 0);
-    (0..180).for_each(|value| assert_eq!(program.launch(value), 0));
-    assert_eq!(call!(driver, cuStreamEndCapture(stream, &raw mut handle)), 0);
-    let captured = Graph { handle, ..program.graph() };
+    let capture = |values: std::ops::Range<u64>| {
+        let mut handle = 0_usize;
+        assert_eq!(call!(driver, cuStreamBeginCapture_v2(stream, 2)), 0);
+        values.for_each(|value| assert_eq!(program.launch(value), 0));
+        assert_eq!(call!(driver, cuStreamEndCapture(stream, &raw mut handle)), 0);
+        Graph { handle, ..program.graph() }
+    };
+    let (captured, other) = (capture(0..180), capture(300..480));
     for is_of_any_kind in [false, true] {
         let (graph, mut condition, mut body) = (program.graph(), 0_usize, 0_usize);
         let (to, on) = (&raw mut condition, graph.handle);
@@ -275,15 +279,24 @@ fn captured_graph_in_a_body_has_no_gates() {
         let words = [condition, 1 << 32, &raw mut body as usize, 0, 0];
         assert_eq!(graph.any(&[], 13, words).0, 0);
         let body = Graph { handle: body, ..graph };
-        if is_of_any_kind {
-            assert_eq!(body.any(&[], 4, [handle, 0, 0, 0, 0]).0, 0);
+        let node = if is_of_any_kind {
+            let (code, node) = body.any(&[], 4, [captured.handle, 0, 0, 0, 0]);
+            assert_eq!(code, 0);
+            node
         } else {
-            body.child(&[], &captured);
-        }
+            body.child(&[], &captured)
+        };
         let (before, exec) = (program.value(), graph.instantiate());
         program.is_held_at(|| program.launch_graph(exec));
         assert_eq!(program.value(), mixed(before, 0..180));
-        assert_eq!(captured.nodes(), 182, "the program's graph stays as it is");
+        // Another one in its place has none either.
+        let set = call!(driver, cuGraphExecChildGraphNodeSetParams(exec, node, other.handle));
+        let before = program.value();
+        program.launch_graph(exec);
+        program.synchronize();
+        assert_eq!((set, program.value()), (0, mixed(before, 300..480)));
+        let nodes = [captured, other].map(|graph| graph.nodes());
+        assert_eq!(nodes, [182; 2], "the program's graphs stay as they are");
         assert_eq!(call!(driver, cuGraphExecDestroy(exec)), 0);
     }
 }

@@ -124,7 +124,11 @@ impl World {
         if let Some(at) = nodes.iter().position(|node| node.name == name) {
             return self.graphs.get_mut(&graph)?.get_mut(at);
         }
-        let inner: Vec<_> = nodes.iter().filter_map(|node| node.op.child()).collect();
+        let inner = |node: &Node| match node.op {
+            Op::Child(inner) | Op::If { body: inner, .. } => Some(inner),
+            _ => None,
+        };
+        let inner: Vec<_> = nodes.iter().filter_map(inner).collect();
         let found = inner.into_iter().find(|&child| self.node(child, name).is_some())?;
         self.node(found, name)
     }
