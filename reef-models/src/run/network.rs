@@ -81,7 +81,7 @@ impl<D: Operators> Network<D> {
     ///
     /// # Errors
     ///
-    /// Those of [`of_images`](Self::of_images).
+    /// Returns the errors of [`of_images`](Self::of_images).
     pub(crate) fn one_by_one(
         device: &D,
         model: &ImageModel,

@@ -16,6 +16,15 @@ impl Program {
         Graph::new(self.driver, self.mix)
     }
 
+    /// A graph of launches that were captured.
+    fn capture(&self, values: std::ops::Range<u64>) -> Graph {
+        let mut handle = 0_usize;
+        assert_eq!(call!(self.driver, cuStreamBeginCapture_v2(self.stream, 2)), 0);
+        values.for_each(|value| assert_eq!(self.launch(value), 0));
+        assert_eq!(call!(self.driver, cuStreamEndCapture(self.stream, &raw mut handle)), 0);
+        Graph { handle, ..self.graph() }
+    }
+
     fn launch_graph(&self, exec: usize) {
         assert_eq!(call!(self.driver, cuGraphLaunch(exec, self.stream)), 0);
     }
@@ -149,14 +158,11 @@ fn gated_executable_graph_is_updated_from_an_ungated_graph() {
 fn captured_child_graph_keeps_its_gates_and_gets_more() {
     let program = program();
     let program = program.as_ref().unwrap();
-    let (driver, stream, word, mut handle) = (program.driver, program.stream, program.memory, 0);
+    let (driver, word) = (program.driver, program.memory);
     program.launch(0);
     program.synchronize();
     let (graph, gates, before) = (program.graph(), program.gates(), program.value());
-    assert_eq!(call!(driver, cuStreamBeginCapture_v2(stream, 2)), 0);
-    (100..280).for_each(|value| assert_eq!(program.launch(value), 0));
-    assert_eq!(call!(driver, cuStreamEndCapture(stream, &raw mut handle)), 0);
-    let captured = Graph { handle, ..graph };
+    let captured = program.capture(100..280);
     assert_eq!((program.gates() - gates, captured.nodes()), (2, 182));
 
     let first = graph.chain(&[], word, 0..40);
@@ -229,17 +235,10 @@ fn graph_right_after_a_gated_kernel_has_a_gate_before_it() {
 fn captured_graph_that_kernels_launch_has_no_gates() {
     let program = program();
     let program = program.as_ref().unwrap();
-    let (driver, stream) = (program.driver, program.stream);
+    let driver = program.driver;
     program.launch(0);
     program.synchronize();
-    let capture = |values: std::ops::Range<u64>| {
-        let mut handle = 0_usize;
-        assert_eq!(call!(driver, cuStreamBeginCapture_v2(stream, 2)), 0);
-        values.for_each(|value| assert_eq!(program.launch(value), 0));
-        assert_eq!(call!(driver, cuStreamEndCapture(stream, &raw mut handle)), 0);
-        Graph { handle, ..program.graph() }
-    };
-    let (captured, other) = (capture(0..180), capture(300..480));
+    let (captured, other) = (program.capture(0..180), program.capture(300..480));
     let (mut exec, mut result) = (0_usize, [7_usize; 3]);
     let code = call!(driver, cuGraphInstantiateWithFlags(&raw mut exec, captured.handle, 4));
     assert_eq!((code, captured.nodes()), (0, 182), "the program's graph stays as it is");
@@ -261,17 +260,10 @@ fn captured_graph_that_kernels_launch_has_no_gates() {
 fn captured_graph_in_a_body_has_no_gates() {
     let program = program();
     let program = program.as_ref().unwrap();
-    let (driver, stream) = (program.driver, program.stream);
+    let driver = program.driver;
     program.launch(0);
     program.synchronize();
-    let capture = |values: std::ops::Range<u64>| {
-        let mut handle = 0_usize;
-        assert_eq!(call!(driver, cuStreamBeginCapture_v2(stream, 2)), 0);
-        values.for_each(|value| assert_eq!(program.launch(value), 0));
-        assert_eq!(call!(driver, cuStreamEndCapture(stream, &raw mut handle)), 0);
-        Graph { handle, ..program.graph() }
-    };
-    let (captured, other) = (capture(0..180), capture(300..480));
+    let (captured, other) = (program.capture(0..180), program.capture(300..480));
     for is_of_any_kind in [false, true] {
         let (graph, mut condition, mut body) = (program.graph(), 0_usize, 0_usize);
         let (to, on) = (&raw mut condition, graph.handle);
