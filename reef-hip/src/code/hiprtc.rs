@@ -118,8 +118,9 @@ mod tests {
         let Some(hiprtc) = hiprtc() else { return };
         let wrong = "extern \"C\" __global__ void step(int *cell) {\n  *cel = 1;\n}\n";
         let error = hiprtc.compile(&program(wrong)).unwrap_err();
-        let Error::Invalid(text) = error else { panic!("{error:?}") };
-        assert!(text.contains(":2:") && text.contains("identifier 'cel'"), "{text}");
+        let Error::Invalid(source) = error else { panic!("{error:?}") };
+        let log = source.reason;
+        assert!(log.contains(":2:") && log.contains("identifier 'cel'"), "{log}");
     }
 
     #[test]

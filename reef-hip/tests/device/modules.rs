@@ -94,7 +94,7 @@ fn users_code_is_checked_before_the_runtime_sees_it() {
         (&other, "is for gfx900"),
     ] {
         match context.check_image(image) {
-            Err(Error::Invalid(text)) => assert!(text.contains(why), "{text}"),
+            Err(Error::Invalid(image)) => assert!(image.reason.contains(why), "{image}"),
             other => panic!("{other:?}"),
         }
     }
@@ -104,7 +104,10 @@ fn users_code_is_checked_before_the_runtime_sees_it() {
 fn a_wrong_source_is_answered_with_the_compilers_words() {
     let Some(bench) = Bench::open() else { return };
     let error = bench.context.compile("\nnonsense", Build::Plain).unwrap_err();
-    assert!(matches!(&error, Error::Invalid(text) if text.contains("kernel.hip")), "{error}");
+    assert!(
+        matches!(&error, Error::Invalid(source) if source.argument.contains("kernel.hip")),
+        "{error}"
+    );
 }
 
 #[test]
