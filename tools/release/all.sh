@@ -8,6 +8,9 @@ target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 built=$target/$profile
 [ "$profile" != dev ] || built=$target/debug
 here=tools/release
+# Packages whose programs and libraries are released as binaries, and their features.
+released=(reef-capi reef-cli reef-cudareef reef-cudart reef-nvml-shim reef-python reef-remote-cuda reef-shim)
+features=reef-cli/cuda,reef-cli/hip,reef-cli/remote,reef-capi/cuda,reef-capi/hip,reef-python/cuda,reef-python/hip
 
 echo "== packages, in the order of publishing"
 rm -rf "$target/package" "$files/crates" && mkdir -p "$files/crates"
@@ -19,12 +22,29 @@ for ((i = 0; i < ${#order[@]}; i++)); do
 done
 echo "${#order[@]} packages"
 
+echo "== bills of materials"
+$here/bills.sh "$files" "$version" "$features" "${released[@]}"
+checker=$target/release-sbom
+if [ -x "$checker/bin/python" ] || { python3 -m venv "$checker" && "$checker/bin/pip" install --quiet "cyclonedx-python-lib[json-validation]"; }; then
+    "$checker/bin/python" - "$files"/*.cdx.json <<'PYTHON'
+import sys
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+
+validator = JsonStrictValidator(SchemaVersion.V1_5)
+for path in sys.argv[1:]:
+    if fault := validator.validate_str(open(path).read()):
+        sys.exit(f"{path}: not CycloneDX 1.5: {fault}")
+print("they are CycloneDX 1.5")
+PYTHON
+else
+    echo "skipped: cyclonedx-python-lib can't be installed: the bills of materials are not checked"
+fi
+
 if [ "$is_built" != true ]; then
     echo "== programs and libraries, profile $profile"
     # With the module of Python, so that the wheel's build finds all of it compiled.
-    PYO3_NO_PYTHON=1 cargo build --locked --profile "$profile" --lib --bins -p reef-cli -p reef-shim -p reef-nvml-shim \
-        -p reef-remote-cuda -p reef-cudart -p reef-capi -p reef-cudareef -p reef-python \
-        --features reef-cli/cuda,reef-cli/hip,reef-cli/remote,reef-capi/cuda,reef-capi/hip,reef-python/cuda,reef-python/hip
+    PYO3_NO_PYTHON=1 cargo build --locked --profile "$profile" --lib --bins "${released[@]/#/--package=}" --features "$features"
     echo "== wheel and source distribution"
     python3 -m venv "$target/release-python"
     "$target/release-python/bin/pip" install --quiet "maturin>=1.9,<2" build wheel auditwheel
@@ -47,21 +67,6 @@ rm -rf "$image"
 tools/container_check.py "$built" --oci "$image"
 if [ -d "$image" ]; then
     tar -C "$image" --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 -cf "$files/reef-$version-image.tar" .
-fi
-
-echo "== bill of materials"
-checker=$target/release-sbom
-if [ -x "$checker/bin/python" ] || { python3 -m venv "$checker" && "$checker/bin/pip" install --quiet "cyclonedx-python-lib[json-validation]"; }; then
-    "$checker/bin/python" - "$files/reef-$version.cdx.json" <<'PYTHON'
-import sys
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
-
-fault = JsonStrictValidator(SchemaVersion.V1_5).validate_str(open(sys.argv[1]).read())
-sys.exit(f"not CycloneDX 1.5: {fault}" if fault else print("it is CycloneDX 1.5"))
-PYTHON
-else
-    echo "skipped: cyclonedx-python-lib can't be installed: the bill of materials is not checked"
 fi
 
 (cd "$files" && find . -type f ! -name SHA256SUMS -printf '%P\0' | LC_ALL=C sort -z | xargs -0 sha256sum >SHA256SUMS)

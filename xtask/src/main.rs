@@ -5,7 +5,6 @@ mod book;
 mod cargo;
 mod closure;
 mod layers;
-mod licenses;
 mod quick;
 mod release;
 mod sleeps;
@@ -135,7 +134,7 @@ const CHECKS: &[Check] = &[
     Check {
         name: "licenses",
         in_ci: true,
-        what: "licences and sources of dependencies are those of .cargo/deny.toml",
+        what: "licences and sources of dependencies are those of .cargo/deny.toml; installs cargo-deny",
         commands: licenses,
     },
     Check {
@@ -147,7 +146,7 @@ const CHECKS: &[Check] = &[
     Check {
         name: "release --check",
         in_ci: true,
-        what: "order of the packages, bill of materials, changelog; `release --dry-run` makes and tries a release",
+        what: "order of the packages, changelog; `release --dry-run` makes and tries a release",
         commands: release_check,
     },
     Check {
@@ -202,7 +201,6 @@ fn main() -> ExitCode {
             return ended("stale", closure::run::print_inputs(names));
         }
         ["stale", step] => return ended("stale", closure::run::run(step, &target())),
-        ["licenses"] => return ended("licenses", licenses::run()),
         ["sleeps"] => return ended("sleeps", sleeps::run()),
         ["layers"] => return ended("layers", layers::check::run(None)),
         ["layers", "--crate", name] => return ended("layers", layers::check::run(Some(name))),
@@ -446,7 +444,7 @@ fn book() -> Vec<Command> {
 }
 
 fn licenses() -> Vec<Command> {
-    vec![cargo("run --quiet --package xtask -- licenses")]
+    vec![Command::new("tools/deny.sh")]
 }
 
 fn release_check() -> Vec<Command> {

@@ -93,12 +93,11 @@ mod tests {
             .iter()
             .map(|(name, kind, req)| json!({ "name": name, "kind": kind, "req": req }))
             .collect();
-        json!({ "id": name, "name": name, "publish": publish, "dependencies": needs })
+        json!({ "name": name, "publish": publish, "dependencies": needs })
     }
 
     fn workspace(packages: &[Value]) -> Workspace {
-        let ids: Vec<_> = packages.iter().map(|package| package["id"].clone()).collect();
-        Workspace::of(json!({ "packages": packages, "workspace_members": ids }))
+        Workspace::of(json!({ "packages": packages }))
     }
 
     fn order_of(packages: &[Value]) -> Result<Vec<String>, String> {

@@ -1,12 +1,12 @@
 //! The command.
 
 use super::workspace::Workspace;
-use super::{changelog, order, sbom};
+use super::{changelog, order};
 use std::path::Path;
 use std::process::Command;
 
 const HELP: &str = "\
-cargo xtask release --check               what needs no build: order of the packages, bill of materials, changelog
+cargo xtask release --check               what needs no build: order of the packages, changelog
 cargo xtask release --dry-run [OPTION…]   makes all files of a release and tries them; publishes nothing
 
     --profile dev     quicker than release, for trying this command
@@ -44,15 +44,11 @@ pub(crate) fn run(args: &[&str], target: &Path) -> Result<bool, String> {
     order::check_shown(&workspace)?;
     let order = order::published(&workspace)?;
     write("order.txt", &(order.join("\n") + "\n"))?;
-    let lock = read("Cargo.lock")?;
-    let bill = sbom::bill(&workspace, &lock, &version)?;
-    let components = bill["components"].as_array().map_or(0, Vec::len);
-    write(&format!("reef-{version}.cdx.json"), &format!("{bill:#}\n"))?;
     let changelog = read("CHANGELOG.md")?;
     let section = changelog::section(&changelog, &version)?;
     write(&format!("CHANGELOG-{version}.md"), section.text)?;
     let day = section.day.unwrap_or("unreleased");
-    println!("reef {version} ({day}): {} packages, {components} components", order.len());
+    println!("reef {version} ({day}): {} packages", order.len());
     if options.is_check {
         return Ok(true);
     }
