@@ -231,18 +231,18 @@ def main():
             least = min(least, available())
             print(f"{name} {was} {took:.3f} s, host {host - least:.1f} GiB more at most", flush=True)
             time.sleep(max(0.0, 1 / options.rate - (time.monotonic() - began)))
-        beside, all_moves = real_time.end(), moves(log_path, logged)
+        next_to_them, all_moves = real_time.end(), moves(log_path, logged)
         spans = [span for some in all_moves.values() for span in some]
-        is_during = [any(start < begin + took and begin < end for start, end, _ in spans) for begin, took in beside]
+        is_during = [any(start < begin + took and begin < end for start, end, _ in spans) for begin, took in next_to_them]
         print("requests | number | p50 s | p99 s | longest s")
         rows = [("to models that were away", away), ("to models on the GPU", there), ("real-time, alone", [took for _, took in alone])]
-        rows += [("real-time, next to them", [took for _, took in beside])]
-        rows += [("real-time, during moves", [took for (_, took), during in zip(beside, is_during) if during])]
-        rows += [("real-time, between moves", [took for (_, took), during in zip(beside, is_during) if not during])]
+        rows += [("real-time, next to them", [took for _, took in next_to_them])]
+        rows += [("real-time, during moves", [took for (_, took), during in zip(next_to_them, is_during) if during])]
+        rows += [("real-time, between moves", [took for (_, took), during in zip(next_to_them, is_during) if not during])]
         rows += [(what, [end - start for start, end, _ in some]) for what, some in all_moves.items()]
         for what, all in rows:
             print(f"{what} | {len(all)} | {at(all, 0.5):.4f} | {at(all, 0.99):.4f} | {max(all, default=float('nan')):.4f}")
-        print_slowest(beside, all_moves)
+        print_slowest(next_to_them, all_moves)
         print("since the start of the daemon, all moves together:")
         print("\n".join(line for line in metrics() if line.startswith("reef_suspension")))
     finally:

@@ -193,9 +193,9 @@ class Session:
         self.env = self.mps_env or self.env
         self.daemon = Daemon(str(args.folder / "reef"), self.env) if scheduler else None
 
-    def program(self, name, is_first, threads, beside):
+    def program(self, name, is_first, threads, colocate):
         """Returns a program, which is started if there is none like it."""
-        key = (name, is_first, threads, beside)
+        key = (name, is_first, threads, colocate)
         if key not in self.programs:
             env, prefix = dict(self.env), []
             if self.is_mps:
@@ -206,15 +206,15 @@ class Session:
                 target = self.scheduler.partition(":")[2]
                 prefix = [str(self.args.folder / "reef"), "exec", "--socket-dir", str(self.daemon.folder), "--class"]
                 prefix += ["rt"] + (["--slo", target] if target else []) if is_first else ["be"]
-                prefix += (["--colocate", beside] if beside else []) + ["--"]
+                prefix += (["--colocate", colocate] if colocate else []) + ["--"]
             self.programs[key] = Program(prefix, name, env)
         return self.programs[key]
 
     def both(self, pair, way):
         (first, second), (threads, first_threads) = pair.split("+"), way.threads
         name, value = way.kind
-        beside = value if name == "reef" else ""
-        return self.program(first, True, first_threads, ""), self.program(second, False, threads, beside)
+        colocate = value if name == "reef" else ""
+        return self.program(first, True, first_threads, ""), self.program(second, False, threads, colocate)
 
     def prepare(self, plan):
         """Starts the programs of a plan, real-time ones last, and waits for them."""
