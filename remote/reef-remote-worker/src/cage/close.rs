@@ -32,7 +32,8 @@ mod tests {
             let (parent, own) = (libc::getppid(), libc::getpid());
             let limits =
                 |of: libc::pid_t| libc::syscall(libc::SYS_prlimit64, of, libc::RLIMIT_CPU, 0, 0);
-            let absent = 0x7fff_fff0; // no user has this number
+            let absent = 0x7fff_fff0; // no user and no process has this number
+            let one = libc::PRIO_PROCESS;
             vec![
                 ("execve", code(libc::syscall(libc::SYS_execve, path, 0, 0))),
                 ("ptrace", code(libc::syscall(libc::SYS_ptrace, 0, 0, 0, 0))),
@@ -49,6 +50,9 @@ mod tests {
                 ("owner by ioctl", code(libc::ioctl(0, 0x8901, &raw const own).into())),
                 ("signal", code(libc::fcntl(0, 10, 0).into())),
                 ("descriptor", code(libc::fcntl(1, libc::F_GETFD).into())),
+                ("nice of another", code(libc::setpriority(one, absent, 19).into())),
+                ("ionice of another", code(libc::syscall(libc::SYS_ioprio_set, 1, absent, 0))),
+                ("own nice", code(libc::setpriority(one, 0, libc::getpriority(one, 0)).into())),
                 ("nice", code(libc::setpriority(libc::PRIO_USER, absent, 0).into())),
                 ("ionice", code(libc::syscall(libc::SYS_ioprio_set, 3, absent, 0))),
                 ("x32", code(libc::syscall(0x4000_0000 | 514, -1, 0, 0))),
@@ -87,12 +91,13 @@ mod tests {
         let refused = ["execve", "ptrace", "unshare", "io_uring", "process", "kill", "group"];
         let ways = ["limits of another", "owner", "owner by ioctl", "signal", "nice", "ionice"];
         let x32: &[&str] = if cfg!(target_arch = "x86_64") { &["x32"] } else { &[] };
+        let others = ["nice of another", "ionice of another"];
         let sockets = ["netlink", "inet", "inet6", "vsock"];
-        for call in refused.iter().chain(&ways).chain(x32).chain(&sockets) {
+        for call in refused.iter().chain(&ways).chain(&others).chain(x32).chain(&sockets) {
             assert!(said.contains(&format!("{call} Some(1)")), "{call}: {said}");
         }
         assert!(said.contains("clone3 Some(38)"), "threads begin the old way: {said}");
-        for call in ["unix", "itself", "memfd", "own limits", "descriptor"] {
+        for call in ["unix", "itself", "memfd", "own limits", "own nice", "descriptor"] {
             assert!(said.contains(&format!("{call} None")), "{call}: {said}");
         }
     }

@@ -100,7 +100,8 @@ const X32_ALONE: (c_long, c_long) = (512, 547);
 /// process of the same user, and `SIGKILL`.
 const SET_OWNER: [u64; 3] = [8, 10, 15];
 const SET_OWNER_BY_IOCTL: [u64; 2] = [0x8901, 0x8902];
-/// `PRIO_PROCESS` and `IOPRIO_WHO_PROCESS`: the other kinds mean groups and users.
+/// `PRIO_PROCESS` and `IOPRIO_WHO_PROCESS`: the other kinds mean groups and users. The calling
+/// thread is zero of them; other numbers may be another process's.
 const ONE_PROCESS: [u64; 2] = [0, 1];
 
 type Result<T> = std::result::Result<T, BackendError>;
@@ -157,8 +158,8 @@ fn refused() -> Result<BTreeMap<i64, Vec<SeccompRule>>> {
         (SYS_prlimit64, vec![named.clone()]),
         (SYS_migrate_pages, vec![named.clone()]),
         (SYS_move_pages, vec![named]),
-        (SYS_setpriority, vec![unless(0, ONE_PROCESS[0])?]),
-        (SYS_ioprio_set, vec![unless(0, ONE_PROCESS[1])?]),
+        (SYS_setpriority, vec![unless(0, ONE_PROCESS[0])?, unless(1, 0)?]),
+        (SYS_ioprio_set, vec![unless(0, ONE_PROCESS[1])?, unless(1, 0)?]),
     ];
     let mut rules = BTreeMap::new();
     for call in REFUSED.iter().chain(REFUSED_HERE).flat_map(|call| numbers(*call)) {
