@@ -181,12 +181,14 @@ impl Worker {
         Ok(())
     }
 
-    /// Reads the process's messages until it has ended.
-    pub(super) fn listen(&self, mut notice: impl FnMut(Notice)) {
+    /// Reads the process's messages until it has ended, or `notice` returns that one may not be.
+    pub(super) fn listen(&self, mut notice: impl FnMut(Notice) -> bool) {
         while let Ok((message, _)) = control::receive(&self.control) {
             match message {
                 FromWorker::Adopted { name, key } => {
-                    notice(Notice::Adopted(name, key));
+                    if !notice(Notice::Adopted(name, key)) {
+                        return;
+                    }
                     let _ = control::send(&self.control, &ToWorker::Noted, None); // it has ended
                 }
                 FromWorker::Moved { name, moved } => {

@@ -266,28 +266,19 @@ impl Shared {
         }
         let mut names = vec![name];
         worker.listen(|notice| match notice {
+            // A worker may be in its client's hand: it brings one session, and knows the name of no
+            // other one.
+            Notice::Adopted(..) if names.len() > 1 => true,
             Notice::Adopted(name, key) => {
-                // A worker may be in its client's hand: it brings one session, and knows the name
-                // of no other one.
-                if names.len() > 1 {
-                    return;
-                }
-                let mut workers = lock(&self.workers);
-                lock(&self.moved).remove(&name); // it may have been here before
-                lock(&self.keys).insert(name, key);
-                workers.insert(name, worker.clone());
-                names.push(name);
+                let is_adopted = self.adopt(name, key, worker);
+                names.extend(is_adopted.then_some(name));
+                is_adopted
             }
-            Notice::Moved(name, _) if !names.contains(&name) => {}
             Notice::Moved(name, place) => {
-                // It may have come back meanwhile, to another worker.
-                let workers = lock(&self.workers);
-                if workers.get(&name).is_some_and(|known| !Arc::ptr_eq(known, worker)) {
-                    return;
+                if names.contains(&name) {
+                    self.note_moved(name, place, worker);
                 }
-                let mut moved = lock(&self.moved);
-                moved.retain(|_, (_, since)| since.elapsed() < MOVED_TIMEOUT);
-                moved.insert(name, (place, Instant::now()));
+                true
             }
         });
         // A process that has closed its socket, or says nonsense, has no session any more.
@@ -309,6 +300,33 @@ impl Shared {
         let _ = child.wait(); // it has reported its own errors
     }
 
+    /// Notes that a worker has a session that came from another server. Returns `false` if the name
+    /// is that of another tenant's session, which is here.
+    fn adopt(&self, name: [u8; 16], key: Key, worker: &Arc<Worker>) -> bool {
+        let mut workers = lock(&self.workers);
+        let mut moved = lock(&self.moved);
+        let is_others = workers.get(&name).is_some_and(|known| known.tenant != worker.tenant);
+        // It may have been here before, and its first worker may not have ended yet.
+        if moved.remove(&name).is_none() && is_others {
+            return false;
+        }
+        lock(&self.keys).insert(name, key);
+        workers.insert(name, worker.clone());
+        true
+    }
+
+    /// Notes where a session of a worker is.
+    fn note_moved(&self, name: [u8; 16], place: Moved, worker: &Arc<Worker>) {
+        // It may have come back meanwhile, to another worker.
+        let workers = lock(&self.workers);
+        if workers.get(&name).is_some_and(|known| !Arc::ptr_eq(known, worker)) {
+            return;
+        }
+        let mut moved = lock(&self.moved);
+        moved.retain(|_, (_, since)| since.elapsed() < MOVED_TIMEOUT);
+        moved.insert(name, (place, Instant::now()));
+    }
+
     /// Counts a client whose handshake was not finished.
     fn counted<T>(&self, shaken: reef_wire::Result<T>) -> reef_wire::Result<T> {
         shaken.inspect_err(|error| self.options.sessions.refuse(Refusal::of(error)))
@@ -319,5 +337,40 @@ impl Shared {
         self.options.sessions.refuse(why);
         refuse(link, &text);
         reef_wire::Error::Refused(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A worker whose process has ended.
+    fn worker(shared: &Shared, tenant: &str) -> Arc<Worker> {
+        let account = shared.options.security.tenants.open(Some(tenant)).unwrap();
+        let of = Identity { tenant: Some(tenant), is_trusted: false, user: None };
+        let started = Worker::start(&shared.options, account, of, Vec::new());
+        let (worker, mut child) = started.unwrap();
+        child.wait().unwrap();
+        Arc::new(worker)
+    }
+
+    #[test]
+    fn worker_claims_no_session_of_another_tenant() {
+        let address: Address = "127.0.0.1:0".parse().unwrap();
+        let workers = Workers::bind(&address, WorkerOptions::new("/bin/true".into())).unwrap();
+        let shared = &workers.shared;
+        let [first, second, other] =
+            ["alice", "alice", "mallory"].map(|tenant| worker(shared, tenant));
+        let (name, key) = ([7; 16], Key::make().unwrap());
+        let is_of = |worker: &Arc<Worker>| {
+            lock(&shared.workers).get(&name).is_some_and(|known| Arc::ptr_eq(known, worker))
+        };
+        assert!(shared.adopt(name, key.clone(), &first) && is_of(&first));
+        assert!(!shared.adopt(name, key.clone(), &other) && is_of(&first));
+        assert!(shared.adopt(name, key.clone(), &second) && is_of(&second));
+        // It has left, and comes back as another tenant's.
+        let place = Moved { address: "unix:/other".into(), key: key.clone() };
+        shared.note_moved(name, place, &second);
+        assert!(shared.adopt(name, key, &other) && is_of(&other));
     }
 }
