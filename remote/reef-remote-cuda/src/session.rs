@@ -12,7 +12,7 @@ use reef_remote_calls::{
 use reef_replay::{Line as Replayed, Numbers, Op, Player};
 use reef_wire::little_endian::{U16, U32, U64};
 use reef_wire::{
-    Address, Client, ClientOptions, Endpoint, Error, Growth, Handler, Hot, Line, Message,
+    Address, Client, ClientOptions, Endpoint, Error, Growth, Handler, Hot, Line, Link, Message,
     TlsClient, Token, codec, hot_bytes,
 };
 use rustls::RootCertStore;
@@ -22,7 +22,7 @@ use std::collections::HashMap;
 use std::ffi::CString;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Time within which the server must answer.
@@ -123,22 +123,15 @@ fn open() -> Result<Session, String> {
     };
     let tls = file("REEF_REMOTE_CA").map(|path| authorities(&path)).transpose()?;
     let line = line()?;
-    let is_secret = matches!(address, Address::Tls(_));
-    let connect = move |address: &Address| {
-        let link = address.connect(CONNECT_TIMEOUT, tls.as_ref())?;
+    let made = move |link: Link| {
         let Some(line) = line else { return Ok(link) };
         link.emulated(line).map_err(|e| Error::Broken(format!("emulated line: {e}")))
     };
-    let connect = Arc::new(connect);
-    let again = connect.clone();
-    let mut options = ClientOptions::new(SCHEMA, move || connect(&address));
-    options.dial_moved = Some(Box::new(move |text| {
-        let to: Address = text.parse()?;
-        if is_secret && !matches!(to, Address::Tls(_)) {
-            return Err(Error::Refused(format!("the session has moved to {to}, without TLS")));
-        }
-        again(&to)
-    }));
+    let (from, of_moved) = (address.clone(), tls.clone());
+    let dial = move || made(address.connect(CONNECT_TIMEOUT, tls.as_ref())?);
+    let mut options = ClientOptions::new(SCHEMA, dial);
+    options.dial_moved =
+        Some(Box::new(move |to| made(from.follow(to, CONNECT_TIMEOUT, of_moved.as_ref())?)));
     options.token = token;
     options.program = program();
     let windows: Vec<u64> = WINDOW_SLOTS.into_iter().filter(|slot| keep_window(*slot)).collect();

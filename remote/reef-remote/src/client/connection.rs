@@ -13,7 +13,7 @@ use reef_core::{Error, Result};
 use reef_files::MAX_PEM_BYTES;
 use reef_wire::little_endian::U64;
 use reef_wire::{
-    Address, Client, ClientOptions, Cold, Hot, Id, Mint, TlsClient, Token, codec, hot_bytes,
+    Client, ClientOptions, Cold, Hot, Id, Link, Mint, TlsClient, Token, codec, hot_bytes,
 };
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
@@ -78,25 +78,20 @@ impl Connection {
         };
         let tls = options.ca.as_deref().map(authorities).transpose()?.map(TlsClient::new);
         let (line, spin) = (options.line, options.spin);
-        let dial = Arc::new(move |address: &Address| {
-            let link = address.connect(CONNECT_TIMEOUT, tls.as_ref())?.spin_for(spin);
+        let made = move |link: Link| {
+            let link = link.spin_for(spin);
             match line {
                 None => Ok(link),
                 Some(line) => link
                     .emulated(line)
                     .map_err(|e| reef_wire::Error::Broken(format!("emulated line: {e}"))),
             }
-        });
-        let (is_secret, again) = (matches!(address, Address::Tls(_)), dial.clone());
-        let mut wire = ClientOptions::new(schema(), move || dial(&address));
-        wire.dial_moved = Some(Box::new(move |text| {
-            let to: Address = text.parse()?;
-            if is_secret && !matches!(to, Address::Tls(_)) {
-                let text = format!("the session has moved to {to}, without TLS");
-                return Err(reef_wire::Error::Refused(text));
-            }
-            again(&to)
-        }));
+        };
+        let (from, of_moved) = (address.clone(), tls.clone());
+        let dial = move || made(address.connect(CONNECT_TIMEOUT, tls.as_ref())?);
+        let mut wire = ClientOptions::new(schema(), dial);
+        wire.dial_moved =
+            Some(Box::new(move |to| made(from.follow(to, CONNECT_TIMEOUT, of_moved.as_ref())?)));
         wire.token = options.token_file.as_deref().map(token).transpose()?;
         let request = Request { device: options.device.clone(), is_migrated: false };
         wire.request = codec::write(&request).map_err(of_wire)?;

@@ -5,6 +5,7 @@
 //! | another server begins a copy, which gets what can be sent early | the session runs on |
 //! | the session stands still, within `PAUSE_TIMEOUT` | it runs on |
 //! | what has changed is sent, once; the other server makes all of it | it runs on |
+//! | the client may go to the other address | it runs on |
 //! | the other server has it run | refused: it runs on here; no answer: it has ended |
 //! | the client is told where it is, within 2 s | it runs there, and this server tells it later |
 //!
@@ -14,7 +15,8 @@
 use super::outgoing::Outgoing;
 use super::session::Report;
 use super::target::Target;
-use reef_wire::{Error, Held, Key, Moved};
+use reef_wire::{Address, Error, Held, Key, Moved};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 /// Time within which a session must come to stand still.
@@ -133,6 +135,11 @@ pub fn migrate<S: MigrationSource>(
     let mut pause = session.pause(PAUSE_TIMEOUT)?;
     S::outgoing(&mut copy).restart_count();
     let Prepared { held, memory, read } = session.prepare(&mut pause, &mut copy)?;
+    if let Some(why) = kept_away(&held.peer(), &to.address) {
+        drop(pause); // then its client comes
+        drop(held);
+        return Err(why);
+    }
     match session.commit(&pause, &copy) {
         Ok(()) => {
             S::leave(pause);
@@ -159,6 +166,15 @@ pub fn migrate<S: MigrationSource>(
             failed
         }
     }
+}
+
+/// Reason why a client that is `peer` would not follow its session: [`Address::follow`].
+fn kept_away(peer: &str, to: &Address) -> Option<String> {
+    let peer: SocketAddr = peer.parse().ok()?; // by a UNIX socket it goes anywhere
+    let is_socket = matches!(to, Address::Unix(_) | Address::Shared(_));
+    let is_elsewhere = !peer.ip().to_canonical().is_loopback();
+    (is_socket || is_elsewhere && to.is_local())
+        .then(|| format!("its client came by TCP, from {peer}, and does not follow it to {to}"))
 }
 
 /// Writes a session by `write`, which returns the bytes of what it has written. The session runs
@@ -336,6 +352,27 @@ mod tests {
             assert_eq!(outcome.unwrap_err(), format!("{fault:?}"));
             assert!(state.starts_with("runs"), "{fault:?}: {state}");
             assert_eq!((done, is_here), (0, true), "{fault:?}");
+        }
+    }
+
+    #[test]
+    fn client_by_tcp_is_led_to_no_socket_of_its_machine() {
+        let is_kept = |peer, to: &str| kept_away(peer, &to.parse().unwrap()).is_some();
+        for (peer, to) in [
+            ("192.0.2.1:5", "unix:/a"),
+            ("192.0.2.1:5", "tls:127.0.0.1:1"),
+            ("127.0.0.1:5", "shm:/a"),
+            ("[::ffff:192.0.2.1]:5", "localhost:1"),
+        ] {
+            assert!(is_kept(peer, to), "{peer} {to}");
+        }
+        for (peer, to) in [
+            ("192.0.2.1:5", "tls:other:1"),
+            ("[::ffff:127.0.0.1]:5", "127.0.0.1:1"),
+            ("pid 7", "unix:/a"),
+            ("", "127.0.0.1:1"),
+        ] {
+            assert!(!is_kept(peer, to), "{peer} {to}");
         }
     }
 

@@ -491,6 +491,26 @@ fn server_that_refuses_leaves_the_session_where_it_is() {
     device.alloc(63 << 20).unwrap();
 }
 
+#[test]
+fn session_of_a_client_by_tcp_follows_to_tcp_alone() {
+    let (first, second, socket) = (support::own_tcp(), support::own_tcp(), support::own());
+    let device = Remote::open(0, &first.device()).unwrap();
+    let buffer = device.alloc(5).unwrap();
+    device.write(&buffer, 0, b"bytes").unwrap();
+    let check = || {
+        let mut bytes = [0; 5];
+        device.read(&buffer, 0, &mut bytes).unwrap();
+        assert_eq!(&bytes, b"bytes");
+    };
+    let said = migrate(&first, &to(&socket)).unwrap_err();
+    assert!(said.contains("its client came by TCP"), "{said}");
+    check();
+    assert_eq!(ids(&first).len(), 1);
+    migrate(&first, &to(&second)).unwrap();
+    check();
+    assert_eq!(ids(&second).len(), 1);
+}
+
 /// Passes bytes on until this number of them has gone up, and ends then.
 fn dying_relay(folder: &tempfile::TempDir, to: &str, bytes: u64) -> Target {
     let path = folder.path().join(format!("relay-{bytes}.sock"));

@@ -39,6 +39,11 @@ impl Held {
         self.name
     }
 
+    /// Returns the client's end of the last connection: [`Link::peer`](crate::Link::peer).
+    pub fn peer(&self) -> String {
+        self.session.endpoint.peer()
+    }
+
     /// Returns the state of this end, for [`Server::adopt`] in another process. Nothing may be
     /// sent meanwhile.
     ///

@@ -71,6 +71,35 @@ impl Address {
     /// `Broken` names the address, `Absent` where nothing listens; `Invalid` without `tls` for an
     /// address that wants it.
     pub fn connect(&self, timeout: Duration, tls: Option<&TlsClient>) -> Result<Link> {
+        self.dial(timeout, tls, true)
+    }
+
+    /// Connects to the place of a session that has moved, as its server names it, for a client that
+    /// came by this address. The server may be hostile: a client by TCP goes to no socket or memory
+    /// of its own machine, to a loopback address only from one, and from TLS only to TLS.
+    ///
+    /// # Errors
+    ///
+    /// `Refused` for such a place, which gets no byte; the errors of [`connect`](Self::connect).
+    pub fn follow(&self, to: &str, timeout: Duration, tls: Option<&TlsClient>) -> Result<Link> {
+        let to: Self = to.parse()?;
+        let refused =
+            |why: &str| Err(Error::Refused(format!("the session has moved to {to}, {why}")));
+        match (self, &to) {
+            (Self::Unix(_) | Self::Shared(_), _) => to.connect(timeout, tls),
+            (_, Self::Unix(_) | Self::Shared(_)) => refused("a socket of this machine"),
+            (Self::Tls(_), Self::Tcp(_)) => refused("without TLS"),
+            _ => to.dial(timeout, tls, self.is_local()),
+        }
+    }
+
+    /// As [`connect`](Self::connect). Without `may_be_loopback` loopback addresses are refused.
+    fn dial(
+        &self,
+        timeout: Duration,
+        tls: Option<&TlsClient>,
+        may_be_loopback: bool,
+    ) -> Result<Link> {
         let failed = |e: &std::io::Error| self.failed(e);
         match self {
             Self::Unix(path) => {
@@ -81,13 +110,15 @@ impl Address {
                 let stream = UnixStream::connect(path).map_err(|e| failed(&e))?;
                 Link::share(stream).map_err(|e| failed(&e))
             }
-            Self::Tcp(at) => Link::tcp(self.tcp(at, timeout)?).map_err(|e| failed(&e)),
+            Self::Tcp(at) => {
+                Link::tcp(self.tcp(at, timeout, may_be_loopback)?).map_err(|e| failed(&e))
+            }
             Self::Tls(at) => {
                 let text = || Error::Invalid(format!("{self}: needs certificates of authorities"));
                 let tls = tls.ok_or_else(text)?;
                 let host = at.rsplit_once(':').map_or(at.as_str(), |(host, _)| host);
                 let host = host.trim_start_matches('[').trim_end_matches(']');
-                tls.connect(self.tcp(at, timeout)?, host)
+                tls.connect(self.tcp(at, timeout, may_be_loopback)?, host)
             }
         }
     }
@@ -100,10 +131,14 @@ impl Address {
         }
     }
 
-    fn tcp(&self, at: &str, timeout: Duration) -> Result<TcpStream> {
+    fn tcp(&self, at: &str, timeout: Duration, may_be_loopback: bool) -> Result<TcpStream> {
         let failed = |e: &std::io::Error| self.failed(e);
         let mut last = std::io::Error::other("the name has no address");
         for address in at.to_socket_addrs().map_err(|e| failed(&e))? {
+            if !may_be_loopback && is_loopback(address.ip()) {
+                let text = format!("the session has moved to {self}, a loopback address");
+                return Err(Error::Refused(text));
+            }
             match TcpStream::connect_timeout(&address, timeout) {
                 Ok(stream) => return Ok(stream),
                 Err(error) => last = error,
@@ -124,6 +159,12 @@ impl Address {
             }
         }
     }
+}
+
+/// True if connections to it stay on this machine. The unspecified address is among them.
+fn is_loopback(ip: IpAddr) -> bool {
+    let ip = ip.to_canonical();
+    ip.is_loopback() || ip.is_unspecified()
 }
 
 impl Link {
@@ -150,6 +191,9 @@ impl Link {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::TcpListener;
+
+    const TIMEOUT: Duration = Duration::from_secs(60);
 
     #[test]
     fn address_round_trips_or_is_refused() {
@@ -176,6 +220,35 @@ mod tests {
         }
         for text in ["0.0.0.0:1", "[::]:1", "10.0.0.1:1", "host:1"] {
             assert!(!is_local(text), "{text}");
+        }
+    }
+
+    fn follow(from: &str, to: &str) -> Result<Link> {
+        from.parse::<Address>().unwrap().follow(to, TIMEOUT, None)
+    }
+
+    #[test]
+    fn client_by_tcp_follows_to_no_socket_of_its_machine() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let hosts = ["127.0.0.1", "0.0.0.0", "[::ffff:127.0.0.1]", "[::1]", "[::]"];
+        let loopback = hosts.map(|host| format!("{host}:{port}"));
+        let sockets = ["unix:/run/reef.sock", "shm:/run/reef.sock"].map(String::from);
+        for to in loopback.iter().chain(&sockets) {
+            let refused = follow("192.0.2.1:7733", to).unwrap_err();
+            assert!(matches!(refused, Error::Refused(_)), "{to}: {refused}");
+        }
+        for to in &sockets {
+            let refused = follow("127.0.0.1:7733", to).unwrap_err();
+            assert!(matches!(refused, Error::Refused(_)), "{to}: {refused}");
+        }
+        let refused = follow("tls:127.0.0.1:7733", &loopback[0]).unwrap_err();
+        assert!(refused.to_string().contains("without TLS"), "{refused}");
+        let none = listener.accept().unwrap_err();
+        assert_eq!(none.kind(), ErrorKind::WouldBlock, "a port of the machine had a connection");
+        for from in ["127.0.0.1:7733", "[::1]:7733", "unix:/run/reef.sock"] {
+            follow(from, &loopback[0]).unwrap();
         }
     }
 }
