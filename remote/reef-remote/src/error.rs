@@ -1,6 +1,7 @@
 //! Errors on their way through a session.
 
 use reef_core::Error;
+use reef_wire::printable;
 use serde::{Deserialize, Serialize};
 
 /// Name of this backend.
@@ -82,6 +83,7 @@ impl From<&Error> for RemoteError {
 impl From<RemoteError> for Error {
     fn from(error: RemoteError) -> Self {
         let RemoteError { kind, text } = error;
+        let text = printable(&text); // of the server
         match kind {
             Kind::OutOfMemory(asked) => Self::OutOfMemory { backend: NAME, asked: asked as usize },
             Kind::DeviceLost => Self::DeviceLost { backend: NAME, why: text },

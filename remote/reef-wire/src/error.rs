@@ -41,6 +41,21 @@ pub enum Error {
     Invalid(String),
 }
 
+/// Maximum number of characters of a peer's text.
+const MAX_TEXT_CHARS: usize = 4096;
+
+/// Returns a text of a peer as errors have it. Terminals and logs show them, and the peer may be
+/// hostile: control characters are replaced, and only the first 4,096 characters stay.
+pub fn printable(text: &str) -> String {
+    let shown = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
+    text.chars().take(MAX_TEXT_CHARS).map(shown).collect()
+}
+
+/// As [`printable`], of bytes that need not be UTF-8.
+pub(crate) fn printable_bytes(bytes: &[u8]) -> String {
+    printable(&String::from_utf8_lossy(bytes))
+}
+
 impl Error {
     /// Returns the end of a session at a server from which it has moved.
     pub fn ended_by(moved: &Moved) -> Self {
@@ -60,5 +75,20 @@ impl Error {
 impl Error {
     pub(crate) fn not_connected() -> Self {
         Self::Broken("there is no connection".into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_of_a_peer_has_no_control_characters_and_an_end() {
+        let text = "no device: \u{1b}]0;x\u{7}\u{1b}[2J\r\nreef: all is well \u{9b}ä";
+        let shown = printable(text);
+        assert!(!shown.contains(char::is_control), "{shown:?}");
+        assert!(shown.starts_with("no device: ") && shown.ends_with('ä'), "{shown:?}");
+        assert_eq!(printable(&"ä".repeat(10_000)).chars().count(), MAX_TEXT_CHARS);
+        assert_eq!(printable_bytes(b"a\xff\x1b"), "a\u{fffd}\u{fffd}");
     }
 }

@@ -41,7 +41,7 @@ mod transport;
 pub use codec::{Cold, Hot};
 pub use credit::Limits;
 pub use cursor::Cursor;
-pub use error::{Error, Result};
+pub use error::{Error, Result, printable};
 pub use frame::{Decoder, FIRST_OP, Frame, MAX_BODY_LEN};
 pub use id::{Id, Mint, Table};
 pub use moved::{Key, Moved};

@@ -13,7 +13,7 @@ use reef_core::{Error, Result};
 use reef_files::MAX_PEM_BYTES;
 use reef_wire::little_endian::U64;
 use reef_wire::{
-    Client, ClientOptions, Cold, Hot, Id, Link, Mint, TlsClient, Token, codec, hot_bytes,
+    Client, ClientOptions, Cold, Hot, Id, Link, Mint, TlsClient, Token, codec, hot_bytes, printable,
 };
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
@@ -100,7 +100,9 @@ impl Connection {
             reef_wire::Error::Refused(text) => Error::NotFound(format!("{NAME}: refused: {text}")),
             other => Error::NotFound(format!("{NAME}: {other}")),
         })?;
-        let facts = codec::read(client.facts()).map_err(of_wire)?;
+        let mut facts: Facts = codec::read(client.facts()).map_err(of_wire)?;
+        facts.name = printable(&facts.name);
+        facts.features.iter_mut().for_each(|feature| *feature = printable(feature));
         let mut connection = Self {
             client,
             lanes,

@@ -4,7 +4,7 @@ use super::handshake::{OP_END, OP_REPLY};
 use super::inbox::{Inbox, Message, Sink, is_closed};
 use super::outbox::{self, Growth, Outbox, OutboxState, Traffic};
 use crate::credit::Limits;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, printable_bytes};
 use crate::exchange::reader::Turns;
 use crate::exchange::sync::lock;
 use crate::exchange::writer::Writer;
@@ -551,10 +551,7 @@ impl Sink for Endpoint {
             .map_err(|_| Error::protocol("reply: it is too short"))?;
         let result = match header.code.get() {
             0 => Ok(payload.to_vec()),
-            code => {
-                let text = String::from_utf8_lossy(payload).into_owned();
-                Err(Error::Remote { code, text })
-            }
+            code => Err(Error::Remote { code, text: printable_bytes(payload) }),
         };
         match lock(&self.replies).get_mut(&header.request.get()) {
             Some(slot @ None) => *slot = Some(result),

@@ -8,9 +8,10 @@
 
 use crate::codec;
 use crate::credit::Limits;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, printable_bytes};
 use crate::frame::{self, Decoder, FLAG_UNCOUNTED, MAX_BODY_LEN};
 use crate::journal::Progress;
+use crate::moved::Moved;
 use crate::transport::link::Link;
 use ring::hmac;
 use serde::{Deserialize, Serialize};
@@ -37,6 +38,9 @@ const VERSION: u32 = 1;
 
 /// Time within which the other end must say its part.
 pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Maximum number of bytes of the address of a session that has moved.
+const MAX_ADDRESS_LEN: usize = 4096;
 
 /// Number that a server makes up for each connection, so that no proof can be used twice.
 pub(crate) type Nonce = [u8; 32];
@@ -216,8 +220,8 @@ pub(crate) fn hear_up_to(
         if let Some(frame) = decoder.next()? {
             return match frame.op {
                 got if got == op => Ok(frame.body.to_vec()),
-                OP_REFUSED => Err(Error::Refused(String::from_utf8_lossy(frame.body).into_owned())),
-                OP_MOVED => Err(Error::Moved(codec::read(frame.body)?)),
+                OP_REFUSED => Err(Error::Refused(printable_bytes(frame.body))),
+                OP_MOVED => Err(Error::Moved(read_moved(frame.body)?)),
                 got => Err(Error::Protocol(format!("operation: must be {op}, got {got}"))),
             };
         }
@@ -232,6 +236,15 @@ pub(crate) fn hear_up_to(
             return Err(Error::Broken(format!("the peer said nothing for {seconds} s")));
         }
     }
+}
+
+/// Reads the place of a session, whose address errors show.
+fn read_moved(body: &[u8]) -> Result<Moved> {
+    let moved: Moved = codec::read(body)?;
+    if moved.address.len() > MAX_ADDRESS_LEN || moved.address.contains(char::is_control) {
+        return Err(Error::protocol("the address of a session that has moved cannot be one"));
+    }
+    Ok(moved)
 }
 
 /// The client's part, on a fresh link.
@@ -270,6 +283,20 @@ mod tests {
         assert!(!other.verifies(&proof, &[1; 32], Some([2; 32])));
         assert!(!token.verifies(&token.prove(&[1; 32], None), &[1; 32], Some([0; 32])));
         assert_eq!(format!("{token:?}"), "Token(..)");
+    }
+
+    #[test]
+    fn address_with_control_characters_is_refused() {
+        let key = crate::moved::Key::make().unwrap();
+        let read = |address: String| {
+            let moved = Moved { address, key: key.clone() };
+            read_moved(&codec::write(&moved).unwrap()).map(|moved| moved.address)
+        };
+        assert_eq!(read("tls:host:1".into()), Ok("tls:host:1".into()));
+        assert_eq!(read(String::new()), Ok(String::new()));
+        for bad in ["host\u{1b}[2J:1".into(), "unix:/a\n".into(), "x".repeat(MAX_ADDRESS_LEN + 1)] {
+            assert!(matches!(read(bad), Err(Error::Protocol(_))));
+        }
     }
 
     #[test]

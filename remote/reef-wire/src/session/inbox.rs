@@ -4,7 +4,7 @@ use super::handshake::{OP_ACKNOWLEDGE, OP_CHUNK, OP_END, OP_REPLY};
 use super::outbox::Acknowledgement;
 use crate::bulk::{self, Assembly};
 use crate::credit::Limits;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, printable_bytes};
 use crate::frame::{Decoder, FIRST_OP, FLAG_PAYLOAD, FLAG_REPLY, FLAG_UNCOUNTED, Frame, frame_len};
 use crate::journal::{Arrivals, Progress};
 use crate::transport::link::ReceiveHalf;
@@ -234,7 +234,7 @@ fn handle_uncounted(frame: &Frame<'_>, sink: &impl Sink) -> Result<()> {
                 .map_err(|_| Error::protocol("acknowledgement: its length is wrong"))?;
             sink.acknowledge(Progress { frames: body.frames.get(), bytes: body.bytes.get() })
         }
-        OP_END => Err(Error::Ended(String::from_utf8_lossy(frame.body).into_owned())),
+        OP_END => Err(Error::Ended(printable_bytes(frame.body))),
         op => Err(Error::Protocol(format!("operation {op}: cannot come in a session"))),
     }
 }
