@@ -4,11 +4,13 @@
 
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
 
-/// Prints a line on stderr. Where its reader has gone the work goes on; `eprintln!` panics.
+/// Prints a line on stderr, without control characters of what it quotes. Where its reader has gone
+/// the work goes on; `eprintln!` panics.
 macro_rules! note {
     ($($line:tt)*) => {{
         use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), $($line)*);
+        let line = $crate::report::output::shown(&format_args!($($line)*).to_string());
+        let _ = writeln!(std::io::stderr(), "{line}");
     }};
 }
 

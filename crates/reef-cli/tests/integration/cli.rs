@@ -64,6 +64,14 @@ fn bad_graph_is_refused() {
 }
 
 #[test]
+fn error_has_no_control_characters_of_a_name() {
+    let folder = Folder::new("escapes");
+    let missing = folder.path("missing\u{1b}]0;x\u{7}\u{9b}2J.json");
+    let said = refuses(&["model", "show", &missing]);
+    assert!(said.contains("missing\u{fffd}]0;x\u{fffd}\u{fffd}2J.json: No such file"), "{said}");
+}
+
+#[test]
 fn bad_weights_and_profiles_are_refused() {
     let folder = Folder::new("params");
     let graph = folder.file("toy.json", GRAPH);
