@@ -60,11 +60,16 @@ pub(crate) fn of(ordinal: i32) -> LimitState {
         }
         _ => {}
     }
-    let limited = DEVICES.get(number as usize).map(|device| device.get_or_init(|| join(ordinal)));
-    match limited {
-        Some(Some(limited)) => LimitState::Limited(limited),
-        Some(None) | None => LimitState::Broken,
-    }
+    let Some(device) = DEVICES.get(number as usize) else { return LimitState::Broken };
+    let joined = match device.get() {
+        Some(joined) => joined,
+        None => match calls::uuid(ordinal) {
+            Some(uuid) => device.get_or_init(|| join(ordinal, uuid)),
+            // There is no such device, or not yet: the program may call cuInit after this.
+            None => return LimitState::Broken,
+        },
+    };
+    joined.as_ref().map_or(LimitState::Broken, LimitState::Limited)
 }
 
 /// Returns the limit of a device in bytes, joined or not.
@@ -73,12 +78,11 @@ pub(crate) fn limit(ordinal: i32) -> Option<u64> {
     limits.memory_of(u32::try_from(ordinal).ok()?)
 }
 
-fn join(ordinal: i32) -> Option<Limited> {
-    let started = match (&settings().limits, calls::uuid(ordinal)) {
-        (Ok(Some(limits)), Some(uuid)) => SlotThread::start(limits, uuid, ordinal as u32),
-        (Ok(Some(_)), None) => Err("the driver doesn't say which device this is".into()),
-        (Ok(None), _) => Err("no limit".into()), // `of` has looked
-        (Err(why), _) => Err(why.clone()),
+fn join(ordinal: i32, uuid: [u8; 16]) -> Option<Limited> {
+    let started = match &settings().limits {
+        Ok(Some(limits)) => SlotThread::start(limits, uuid, ordinal as u32),
+        Ok(None) => Err("no limit".into()), // `of` has looked
+        Err(why) => Err(why.clone()),
     };
     match started {
         Ok((slot_thread, account)) => {

@@ -96,6 +96,9 @@ unsafe fn name(name: *mut c_char, length: i32, device: i32) -> u32 {
 }
 
 unsafe fn uuid(uuid: *mut [u8; 16], device: i32) -> u32 {
+    if !IS_STARTED.load(Ordering::Relaxed) {
+        return NOT_INITIALIZED;
+    }
     let device = match number_of(device) {
         Ok(device) => device,
         Err(code) => return code,

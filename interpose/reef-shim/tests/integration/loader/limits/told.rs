@@ -26,6 +26,20 @@ fn asks() {
     eprintln!("told: init {init} alloc {code} left {left} total {total} all {all}");
 }
 
+/// Asks for memory before the driver has begun, and after that.
+#[test]
+#[ignore = "is a program that other tests run"]
+fn asks_before_the_driver_begins() {
+    let driver = Driver::open(&library(SHIM));
+    let (mut handle, mut at, mut place) = (0_usize, 0_usize, [0_u32; 24]);
+    place[..4].copy_from_slice(&[1, 1, 1, 0]); // a CUmemAllocationProp of the first device
+    let early = call!(driver, cuMemCreate(&raw mut handle, 2 << 20, place.as_ptr(), 0));
+    assert_eq!((call!(driver, cuInit(0)), call!(driver, cuCtxSetCurrent(1))), (0, 0));
+    let code = call!(driver, cuMemAlloc_v2(&raw mut at, 1 << 20));
+    let over = call!(driver, cuMemAlloc_v2(&raw mut at, LIMIT as usize));
+    eprintln!("told: early {} alloc {code} over {over}", early != 0);
+}
+
 /// Looks its functions up, as NVIDIA's runtime does, and asks for more than it may have.
 #[test]
 #[ignore = "is a program that other tests run"]
@@ -108,6 +122,16 @@ fn closed_stream_does_not_become_the_accounts_file() {
 
 fn values(text: &str) -> &str {
     text.lines().find_map(|line| line.split_once("told: ")).unwrap_or_else(|| panic!("{text}")).1
+}
+
+#[test]
+fn call_before_cu_init_does_not_end_the_limit_or_the_memory() {
+    let job = Job::new("early");
+    let program = "loader::limits::told::asks_before_the_driver_begins";
+    let (is_well, text) = run(&mut job.command(program), program);
+    assert!(is_well, "{text}");
+    assert_eq!(values(&text), "early true alloc 0 over 2");
+    assert_eq!(ours(&text), [""; 0]);
 }
 
 #[test]
