@@ -9,7 +9,7 @@
 macro_rules! note {
     ($($line:tt)*) => {{
         use std::io::Write as _;
-        let line = $crate::report::output::shown(&format_args!($($line)*).to_string());
+        let line = $crate::report::output::printable(&format_args!($($line)*).to_string());
         let _ = writeln!(std::io::stderr(), "{line}");
     }};
 }

@@ -24,7 +24,7 @@ pub(crate) fn print(line: impl Display) -> anyhow::Result<()> {
 
 /// Returns a text for a terminal: names and reasons in it may be of a file, a daemon or a server.
 /// Control characters are replaced, but for ends of lines and tabs.
-pub(crate) fn shown(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     let is_kept = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
     text.chars().map(|c| if is_kept(c) { c } else { char::REPLACEMENT_CHARACTER }).collect()
 }

@@ -2,7 +2,7 @@
 
 use super::{devices, models};
 use crate::remote::daemon::{DaemonAddress, Error};
-use crate::report::output::{print, shown};
+use crate::report::output::{print, printable};
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
         print(serde_json::to_string_pretty(&facts)?)?;
     } else {
         let state = if ready.is_none() { "ready" } else { "not ready" };
-        print(shown(&format!("{name}: {state}, version {version}\n")))?;
+        print(printable(&format!("{name}: {state}, version {version}\n")))?;
         print(format_args!("{}\n", devices::as_table(&devices)))?;
         print(models::as_table(&models))?;
     }
