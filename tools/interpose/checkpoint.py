@@ -100,6 +100,13 @@ class Program:
                 raise SystemExit(f"the program {what} after {seconds} s: {self.text(self.err)[-600:]}")
             time.sleep(0.05)
 
+    def reap(self):
+        """Waits for its end: its number must be free for the start from a folder."""
+        if self.child.returncode is None:
+            self.child.wait(60)
+        else:
+            os.waitpid(self.pid, 0)  # a start from a folder has made it a child of this process
+
     def end(self):
         self.wait(lambda: self.digest() is not None, 300, "has no digest")
         return self.digest()
@@ -131,8 +138,7 @@ def check(name, line):
             seconds, records = command("checkpoint", str(program.pid), "--out", folder)
             out.append(seconds)
             mib = sum(held["bytes"] for one in records for held in one["held"]) >> 20
-            if number == 0:
-                program.child.wait(60)
+            program.reap()
             back.append(command("restore", folder)[0])
         same = program.end() == plain[0]
         shown = ", ".join(f"written in {a:.1f} s, back in {b:.1f} s" for a, b in zip(out, back))
@@ -146,6 +152,9 @@ if reason:
     print(f"skipped: {reason}")
     sys.exit(0)
 random.seed(options.seed)
+PR_SET_CHILD_SUBREAPER = 36
+if ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
+    raise SystemExit("this process cannot be the parent of programs that are started from a folder")
 daemon = subprocess.Popen([reef, "serve", "--guests", *place, "--log", "json"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 try:
     time.sleep(1)

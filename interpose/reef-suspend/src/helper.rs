@@ -26,6 +26,7 @@ use crate::written::absence::Absence;
 use crate::written::accounts::{self, Reserved};
 use crate::written::criu::{self, Criu};
 use crate::written::files::{self, Draft, Written};
+use crate::written::numbers;
 use crate::written::tree::Tree;
 use reef_nvml::Nvml;
 use serde::{Deserialize, Serialize};
@@ -253,9 +254,13 @@ fn serve_request(
             let all = suspend(&pids, timeout_ms, false)?;
             let written = write(&criu, draft, &all, &pids, pid);
             let ends = written.is_ok() && !goes_on;
-            let sent = Tree::of(pid).signal(if ends { "KILL" } else { "CONT" });
+            let stopped = Tree::of(pid);
+            let process = |pid: &u32| Process::of(*pid).ok();
+            let processes: Vec<Process> = stopped.pids().iter().filter_map(process).collect();
+            let sent = stopped.signal(if ends { "KILL" } else { "CONT" });
             sent.map_err(|error| Error::Criu { why: error.to_string() })?;
             if ends {
+                numbers::wait_for_end(&processes);
                 // They did nothing between their checkpoint and their end.
                 pids.iter().for_each(|pid| records.forget(*pid));
             } else {
@@ -266,9 +271,10 @@ fn serve_request(
         }
         Op::Read { folder } => {
             let criu = Criu::find(std::env::var_os(criu::VARIABLE))?;
-            let Written { suspended: mut all, accounts, images } = files::open(folder)?;
+            let Written { suspended: mut all, accounts, numbers, images } = files::open(folder)?;
             group.check_room(&all, None)?;
             let reserved = Reserved::new(&accounts)?;
+            numbers::check(&numbers)?; // last, so that few may take one before CRIU starts
             let root = criu.restore(&images)?;
             reserved.hand_over();
             for record in &mut all {
@@ -329,11 +335,11 @@ fn write(
 ) -> Result<(), Error> {
     let _hidden = hide_all(pids)?;
     criu.dump(root, &draft.images())?;
-    let mut slots = Vec::new(); // of processes that are stopped now
-    for pid in Tree::of(root).pids() {
+    let (stopped, mut slots) = (Tree::of(root), Vec::new());
+    for pid in stopped.pids() {
         slots.extend(accounts::read(*pid)?);
     }
-    draft.finish(all, slots)
+    draft.finish(all, slots, numbers::of(stopped.pids()))
 }
 
 /// Brings programs back whose records can't be written: a return would know nothing of their

@@ -525,6 +525,11 @@ fn checkpoint_writes_a_folder_and_ends_the_program() {
     let folder = machine.folder.path("saved");
     let all = machine.works(&["checkpoint", &program.target(), "--out", &folder]);
     assert_eq!(all[0]["held"][0]["bytes"].as_u64(), Some(64 << 20), "{all}");
+    // It keeps its number until this process has waited for it.
+    let error = machine.refuses(&["restore", &folder]);
+    let [its, parent] = [program.pid, std::process::id()].map(|pid| format!("process {pid} ("));
+    assert!(error.contains(&format!(" must be free, {its}")), "{error}");
+    assert!(error.contains(&format!(" has it: ended, and its parent, {parent}")), "{error}");
     assert!(!program.child.wait().unwrap().success(), "it has ended");
     machine.used(&[]);
     let error = machine.refuses(&["restore", &folder]);
@@ -549,6 +554,11 @@ fn program_goes_on_after_a_checkpoint_that_fails_or_keeps_it() {
     assert!(program.line().starts_with("launched "));
     std::fs::remove_file(machine.folder.path("broken")).unwrap();
     machine.works(&["checkpoint", &target, "--out", &folder, "--keep-running"]);
+    program.ask();
+    assert!(program.line().starts_with("launched "));
+    let error = machine.refuses(&["restore", &folder]);
+    let its = format!(" must be free, process {target} (");
+    assert!(error.contains(&its) && !error.contains("must wait for it"), "{error}");
     program.ask();
     assert!(program.line().starts_with("launched "));
     let error = machine.refuses(&["checkpoint", &target, "--out", &folder]);

@@ -2,7 +2,7 @@
 //!
 //! | entry | content |
 //! |---|---|
-//! | `description` | a line `reef-checkpoint 2 HASH`, with the BLAKE3 of what follows: the records of the suspension, the accounts of limits, and length and BLAKE3 of each image, as JSON |
+//! | `description` | a line `reef-checkpoint 2 HASH`, with the BLAKE3 of what follows: the records of the suspension, the accounts of limits, the numbers of processes and threads, and length and BLAKE3 of each image, as JSON |
 //! | `images/` | CRIU's files; its log and what it writes at a start are not described |
 //!
 //! A folder is written under another name and gets its own when all of it is on disk, so an
@@ -41,6 +41,9 @@ struct Description {
     /// Processes that were on a GPU.
     suspended: Vec<Suspended>,
     accounts: Vec<Account>,
+    /// Of processes and threads. Folders of earlier builds have none.
+    #[serde(default)]
+    numbers: Vec<u32>,
     images: BTreeMap<String, Image>,
 }
 
@@ -51,6 +54,8 @@ pub(crate) struct Written {
     pub(crate) suspended: Vec<Suspended>,
     /// Slots of these and of their descendants.
     pub(crate) accounts: Vec<Account>,
+    /// Numbers of all processes and of their threads, as far as they are known.
+    pub(crate) numbers: Vec<u32>,
     /// Folder of CRIU's images.
     pub(crate) images: PathBuf,
 }
@@ -131,9 +136,10 @@ impl Draft {
         mut self,
         suspended: &[Suspended],
         accounts: Vec<Account>,
+        numbers: Vec<u32>,
     ) -> Result<(), Error> {
         let images = describe(&self.images())?;
-        let description = Description { suspended: suspended.to_vec(), accounts, images };
+        let description = Description { suspended: suspended.to_vec(), accounts, numbers, images };
         let file = self.draft.join(DESCRIPTION);
         let text = serde_json::to_string_pretty(&description).map_err(io::Error::from);
         let headed = |text: String| format!("{MAGIC} {FORMAT} {}\n{text}", hash(text.as_bytes()));
@@ -255,8 +261,8 @@ pub(crate) fn open(folder: &Path) -> Result<Written, Error> {
             return Err(at(&path)(io::Error::other("no checkpoint has written it")));
         }
     }
-    let Description { suspended, accounts, .. } = description;
-    Ok(Written { suspended, accounts, images })
+    let Description { suspended, accounts, numbers, .. } = description;
+    Ok(Written { suspended, accounts, numbers, images })
 }
 
 fn hash(bytes: &[u8]) -> String {
@@ -288,7 +294,7 @@ mod tests {
         fs::write(draft.images().join("pages-1.img"), vec![7; 5000]).unwrap();
         fs::write(draft.images().join(LOG), "log").unwrap();
         assert!(!folder.exists(), "it has no name before it is whole");
-        draft.finish(std::slice::from_ref(&record), Vec::new()).unwrap();
+        draft.finish(std::slice::from_ref(&record), Vec::new(), vec![1]).unwrap();
         (parent, folder, record)
     }
 
@@ -296,7 +302,8 @@ mod tests {
     fn folder_is_read_as_it_was_written() {
         let (parent, folder, record) = written();
         let images = folder.join("images");
-        let expected = Written { suspended: vec![record], accounts: Vec::new(), images };
+        let (accounts, numbers) = (Vec::new(), vec![1]);
+        let expected = Written { suspended: vec![record], accounts, numbers, images };
         assert_eq!(open(&folder).unwrap(), expected);
         let error = Draft::new(&folder).unwrap_err().to_string();
         assert!(error.ends_with("it must not exist yet"), "{error}");

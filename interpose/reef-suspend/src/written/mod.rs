@@ -9,5 +9,6 @@ pub(crate) mod accounts;
 pub(crate) mod criu;
 mod file_hash;
 pub(crate) mod files;
+pub(crate) mod numbers;
 mod proc;
 pub(crate) mod tree;
