@@ -17,6 +17,8 @@ import numpy as np
 from reef.serve import _phase
 from reef.serve._tensors import Spec
 
+DRIVER = os.environ.get("REEF_TEST_FAKE_DRIVER")
+
 MODEL = """
 import reef.serve
 
@@ -90,6 +92,32 @@ reef.serve.run(Words)
 """
 
 
+# The memory of the driver for tests is the host's.
+PLACES = """
+import ctypes, json
+import reef.serve
+
+class Places(reef.serve.Model):
+    device_memory = True
+    inputs = {"x": ("FP32", [-1, 2])}
+    outputs = {"said": str}
+
+    def infer(self, request):
+        x = request["x"]
+        if request.id == "close again":
+            driver = ctypes.CDLL("libcuda.so.1")
+            return {"said": json.dumps(driver.cuIpcCloseMemHandle(ctypes.c_uint64(self.opened)))}
+        place = x.__cuda_array_interface__
+        self.opened = x.address - 8
+        if request.id == "raise":
+            raise ValueError("no")
+        numbers = (ctypes.c_float * 6).from_address(x.address)
+        return {"said": json.dumps([place, x.address, x.datatype, list(numbers)])}
+
+reef.serve.run(Places)
+"""
+
+
 # The other thread has the interpreter while it opens a library, as an import of a compiled module has.
 OPENS = """
 import ctypes, sys, threading
@@ -117,13 +145,13 @@ other.join()
 class Daemon:
     """A process of a model, and the daemon's end of its socket."""
 
-    def __init__(self, folder, text=MODEL, args=(), **more):
+    def __init__(self, folder, text=MODEL, args=(), env=None, **more):
         Path(folder, "model.py").write_text(text)
         self.socket, theirs = socket.socketpair()
         self.socket.settimeout(60)
         command = [sys.executable, "model.py", *args]
         pipes = {"stdin": theirs, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        self.process = subprocess.Popen(command, cwd=folder, **pipes)
+        self.process = subprocess.Popen(command, cwd=folder, env=env, **pipes)
         theirs.close()
         facts = {"model": "m", "version": 1, "class": "be", "instance": 0, "device": "cpu:0"}
         self.send({"type": "start", "protocol": 1, "folder": str(folder), **facts, **more})
@@ -340,6 +368,58 @@ class Serve(unittest.TestCase):
             daemon = Daemon(folder)
             self.assertNotIn("files", daemon.receive()[0])
             daemon.end()
+
+    def start_places(self, folder, gpu=b"fake device no 0"):
+        """A model that takes inputs in device memory, and a function that asks it."""
+        Path(folder, "libcuda.so.1").symlink_to(DRIVER)
+        facts = {"device": "cuda:0", "device_memory": True, "gpu": gpu.hex()}
+        daemon = Daemon(folder, PLACES, env={**os.environ, "LD_LIBRARY_PATH": folder}, **facts)
+        self.addCleanup(daemon.process.stdout.close)
+        self.addCleanup(daemon.process.wait)
+        self.addCleanup(daemon.socket.close)
+        self.assertTrue(daemon.receive()[0]["device_memory"])
+        head = {"type": "infer", "request": 1, "class": "be", "timeout_us": 10**7, "outputs": ["said"]}
+
+        def ask(id, process=None):
+            """Asks with an input in memory of a process, or with bytes."""
+            x, data = {"name": "x", "datatype": "FP32", "shape": [3, 2], "bytes": 24}, bytes(24)
+            if process is not None:  # handles of the driver for tests: process, address, place, bytes
+                handle, data = struct.pack("<8Q", process, 4096, 0, 64, 0, 0, 0, 0), b""
+                x["device"] = {"handle": handle.hex(), "offset": 8}
+            daemon.send({**head, "id": id, "inputs": [x]}, data)
+            said, data = daemon.receive()
+            return json.loads(data[4:]) if said["type"] == "answer" else (said["kind"], said["error"])
+
+        return daemon, ask
+
+    @unittest.skipIf(DRIVER is None, "no driver for tests")
+    def test_input_in_device_memory_is_open_until_the_answer(self):
+        with tempfile.TemporaryDirectory() as folder:
+            daemon, ask = self.start_places(folder)
+            place, address, datatype, numbers = ask("", os.getpid())
+            want = {"shape": [3, 2], "typestr": "<f4", "data": [address, False], "strides": None, "version": 3}
+            self.assertEqual((place, datatype, numbers), (want, "FP32", [0.0] * 6))
+            invalid_value = 1
+            self.assertEqual(ask("close again"), invalid_value)
+            self.assertEqual(ask("raise", os.getpid()), ("failed", "ValueError: no"))
+            self.assertEqual(ask("close again"), invalid_value)
+            want = ("invalid", "RuntimeError: cuIpcOpenMemHandle_v2: code 201")  # it is its own
+            self.assertEqual(ask("", daemon.process.pid), want)
+            self.assertEqual(ask("", os.getpid())[2], "FP32")
+
+    @unittest.skipIf(DRIVER is None, "no driver for tests")
+    def test_device_memory_of_a_gpu_that_is_not_visible_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            _, ask = self.start_places(folder, b"another device 0")
+            want = ("invalid", "RuntimeError: cuda:0 must be visible to the program, got 1 others")
+            self.assertEqual(ask("", os.getpid()), want)
+
+    def test_device_memory_is_declared_by_a_model_that_takes_it(self):
+        for text, facts in [(MODEL, {"device_memory": True}), (PLACES, {})]:
+            with tempfile.TemporaryDirectory() as folder:
+                daemon = Daemon(folder, text, **facts)
+                self.assertNotIn("device_memory", daemon.receive()[0])
+                daemon.end()
 
     def test_message_that_cannot_be_read_ends_the_process(self):
         with tempfile.TemporaryDirectory() as folder:

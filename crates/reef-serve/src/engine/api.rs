@@ -142,6 +142,11 @@ pub(crate) trait DeviceModel: Debug + Send + Sync {
         None
     }
 
+    /// True if a process opens inputs in clients' device memory by itself.
+    fn opens_device_memory(&self) -> bool {
+        false
+    }
+
     /// Returns the error for a request of a class whose time is over, if it waits for a process
     /// that is off the GPU.
     fn late(&self, _: Class) -> Option<Error> {

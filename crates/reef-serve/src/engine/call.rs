@@ -143,6 +143,7 @@ pub(crate) struct CallInput<'a> {
 pub(crate) enum CallData {
     Bytes(Bytes),
     File(FilePart),
+    Device(DevicePart),
 }
 
 /// Part of a client's shared memory, which the process reads by itself. The client may change its
@@ -155,12 +156,21 @@ pub(crate) struct FilePart {
     pub(crate) length: usize,
 }
 
+/// Part of a client's device memory, which the process opens by the driver's handle.
+#[derive(Debug, Clone)]
+pub(crate) struct DevicePart {
+    pub(crate) handle: [u8; 64],
+    pub(crate) offset: usize,
+    pub(crate) length: usize,
+}
+
 impl CallData {
     /// Returns the number of bytes.
     pub(crate) fn length(&self) -> usize {
         match self {
             Self::Bytes(bytes) => bytes.len(),
             Self::File(part) => part.length,
+            Self::Device(part) => part.length,
         }
     }
 
@@ -168,15 +178,23 @@ impl CallData {
     pub(crate) fn bytes(&self) -> Option<&Bytes> {
         match self {
             Self::Bytes(bytes) => Some(bytes),
-            Self::File(_) => None,
+            Self::File(_) | Self::Device(_) => None,
         }
     }
 
     /// Returns the part of a file that the process reads.
     pub(crate) fn file(&self) -> Option<&FilePart> {
         match self {
-            Self::Bytes(_) => None,
             Self::File(part) => Some(part),
+            Self::Bytes(_) | Self::Device(_) => None,
+        }
+    }
+
+    /// Returns the part of device memory that the process opens.
+    pub(crate) fn device(&self) -> Option<&DevicePart> {
+        match self {
+            Self::Device(part) => Some(part),
+            Self::Bytes(_) | Self::File(_) => None,
         }
     }
 }

@@ -24,6 +24,8 @@ pub(super) struct Tensors {
     pub(super) batches: bool,
     /// True if the program reads inputs in clients' shared memory by itself.
     pub(super) files: bool,
+    /// True if the program opens inputs in clients' device memory by itself.
+    pub(super) device_memory: bool,
     /// Set if it generates text.
     pub(super) text: Option<TextAbilities>,
 }
@@ -89,13 +91,15 @@ impl Connection {
                 streams,
                 batches,
                 files,
+                device_memory,
                 text,
             } => {
                 let inputs = declared("inputs", inputs)?;
                 let outputs = declared("outputs", outputs)?;
                 let text = text.map(|text| text.abilities(streams, &inputs, &outputs));
                 let text = text.transpose()?;
-                let tensors = Tensors { inputs, outputs, streams, batches, files, text };
+                let tensors =
+                    Tensors { inputs, outputs, streams, batches, files, device_memory, text };
                 let Identity { bounds, generation } = identity;
                 Ok((Self { stream, bounds, request: 0, generation }, tensors))
             }

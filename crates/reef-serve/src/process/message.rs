@@ -1,6 +1,8 @@
 //! Headers of frames, as JSON.
 
-use crate::engine::call::{Call, CallInput, CallOutput, CallSequence, SAMPLING, TextAbilities};
+use crate::engine::call::{
+    Call, CallInput, CallOutput, CallSequence, DevicePart, SAMPLING, TextAbilities,
+};
 use crate::error::{Error, Result};
 use crate::tensor::{TEXTS, TensorInfo, TensorInfos, element, short};
 use bytes::Bytes;
@@ -33,6 +35,11 @@ pub(super) enum ToProcess<'a> {
         max_batch: usize,
         /// True: a program may say that it reads files.
         files: bool,
+        /// True: a program may say that it opens device memory.
+        device_memory: bool,
+        /// Identity of its device, 32 hexadecimal digits.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        gpu: Option<String>,
         #[serde(skip_serializing_if = "Option::is_none")]
         config: Option<&'a RawValue>,
     },
@@ -65,7 +72,8 @@ pub(super) struct SequenceHeader {
     end: bool,
 }
 
-/// An input of a request. Its bytes follow those of the input before it, or are in a file.
+/// An input of a request. Its bytes follow those of the input before it, or are in a file or in
+/// device memory.
 #[derive(Debug, Serialize)]
 pub(super) struct InputHeader {
     name: String,
@@ -75,6 +83,28 @@ pub(super) struct InputHeader {
     /// Offset in its file.
     #[serde(skip_serializing_if = "Option::is_none")]
     offset: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<DeviceHeader>,
+}
+
+/// Place of an input in device memory.
+#[derive(Debug, Serialize)]
+struct DeviceHeader {
+    /// The driver's, 128 hexadecimal digits.
+    handle: String,
+    /// Offset in the memory of the handle.
+    offset: u64,
+}
+
+impl DeviceHeader {
+    fn new(part: &DevicePart) -> Self {
+        Self { handle: hex(&part.handle), offset: part.offset as u64 }
+    }
+}
+
+/// Returns two digits for each byte.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Message from a process.
@@ -91,6 +121,8 @@ pub(super) enum FromProcess {
         batches: bool,
         #[serde(default)]
         files: bool,
+        #[serde(default)]
+        device_memory: bool,
         #[serde(default)]
         text: Option<DeclaredText>,
     },
@@ -276,6 +308,7 @@ pub(super) fn infer<'a>(request: u64, call: &Call<'a>, outputs: &'a TensorInfos)
         shape: input.tensor.shape.clone(),
         bytes: input.data.length() as u64,
         offset: input.data.file().map(|part| part.offset),
+        device: input.data.device().map(DeviceHeader::new),
     };
     let sequence = |sequence: &CallSequence| SequenceHeader {
         id: sequence.number,

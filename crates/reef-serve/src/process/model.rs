@@ -169,6 +169,10 @@ impl DeviceModel for ProcessModel {
         self.tensors.text.as_ref()
     }
 
+    fn opens_device_memory(&self) -> bool {
+        self.tensors.device_memory && self.role.has_device_memory()
+    }
+
     fn late(&self, class: Class) -> Option<Error> {
         let of_class = || self.seats.iter().filter(|(of, _)| *of == class);
         let is_off = of_class().count() > 0 && of_class().all(|(_, seat)| seat.is_off());

@@ -8,7 +8,7 @@
 
 use super::batch::BatchEnd;
 use super::connection::{Bounds, Broken, Connection, Identity, Tensors, process_ended};
-use super::message::{PROTOCOL, ToProcess};
+use super::message::{PROTOCOL, ToProcess, hex};
 use super::output;
 use super::settings::{Demand, Program};
 use super::spawn::{pid, spawn};
@@ -103,6 +103,12 @@ struct State {
 }
 
 impl Role {
+    /// True if its program may open clients' device memory. The driver suspends no process with
+    /// memory of another one, so a program on demand may not.
+    pub(super) fn has_device_memory(&self) -> bool {
+        self.device.starts_with("cuda:") && self.residents.is_none()
+    }
+
     /// Adds its process to those that are on the GPU on demand, if it is one of them.
     fn resident(&self, title: &Arc<str>) -> Result<Option<Resident>> {
         let wishes = self.program.demand().zip(self.residents.as_ref());
@@ -449,6 +455,8 @@ impl Seat {
             max_bytes: *max_bytes,
             max_batch: *max_batch,
             files: true,
+            device_memory: self.role.has_device_memory(),
+            gpu: self.role.gpu.map(|gpu| hex(&gpu)),
             config: program.config().and_then(|config| serde_json::from_str(config).ok()),
         };
         let (timeout, begun) = (program.load_timeout(), Instant::now());

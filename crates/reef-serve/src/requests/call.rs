@@ -6,7 +6,6 @@ use crate::error::{Error, Result};
 use crate::net::quota::stream_buffer::{SendError, StreamSender};
 use crate::requests::batch::{Batch, Outcome};
 use crate::requests::job::{BoundInput, BoundOutput, Input, Job, Output, Phases};
-use bytes::Bytes;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -75,7 +74,7 @@ impl Job {
             *files -= usize::from(part.is_some());
             let data = match part {
                 Some(part) => CallData::File(part),
-                None => CallData::Bytes(data(input)?),
+                None => data(input)?,
             };
             all.push(CallInput { tensor, data });
         }
@@ -213,15 +212,15 @@ fn file_part(input: &BoundInput) -> Option<FilePart> {
 }
 
 /// Returns the data of an input.
-fn data(input: &BoundInput) -> Result<Bytes> {
+fn data(input: &BoundInput) -> Result<CallData> {
     match &input.input {
-        Input::Bytes(bytes) => Ok(bytes.clone()),
+        Input::Bytes(bytes) => Ok(CallData::Bytes(bytes.clone())),
         Input::Region(slice) => {
             let mut bytes = vec![0; slice.bytes()];
             slice.read(0, &mut bytes)?;
-            Ok(bytes.into())
+            Ok(CallData::Bytes(bytes.into()))
         }
-        Input::Device(_) => Err(in_device_memory()),
+        Input::Device(slice) => Ok(CallData::Device(slice.for_process())),
     }
 }
 

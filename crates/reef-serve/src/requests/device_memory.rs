@@ -1,6 +1,7 @@
 //! Device memory of a client, or of a sequence. Its bytes never pass through the host: the queue
-//! that runs a request copies them.
+//! that runs a request copies them, or a process opens the client's memory.
 
+use crate::engine::call::DevicePart;
 use crate::engine::node::Node;
 use crate::engine::shared::{SharedMemory, SharedPart};
 use crate::error::{Error, Result};
@@ -79,6 +80,11 @@ impl DeviceSlice {
         Err(Error::Invalid(format!(
             "region {region:?} must be on {runs_on} as the model is, got {on}"
         )))
+    }
+
+    /// Returns it for a process that opens it by itself.
+    pub(crate) fn for_process(&self) -> DevicePart {
+        DevicePart { handle: self.memory.handle, offset: self.begin, length: self.bytes }
     }
 
     /// Returns it as a part of the model's inputs or outputs at byte `offset`.

@@ -4,7 +4,7 @@
 //! - **Out**: each of them once, to an instance of its class, the most urgent first.
 //! - **Invariant**: a queue holds at most as many requests as configured. Host memory of a client
 //!   is read and written with calls that can fail, never mapped; its device memory is accessed by
-//!   the device alone.
+//!   the device alone, and by a process that answers its requests.
 
 pub(crate) mod batch;
 pub(crate) mod buffer_pool;

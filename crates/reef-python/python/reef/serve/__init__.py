@@ -22,8 +22,9 @@ not the rest of `reef`, nor its compiled part.
 A `TextModel` generates text, and the daemon's OpenAI-compatible calls are for it.
 """
 
+from ._device import DeviceArray
 from ._model import InvalidRequest, Model, Request
 from ._run import run
 from ._text import Piece, TextModel, TextRequest
 
-__all__ = ["InvalidRequest", "Model", "Piece", "Request", "TextModel", "TextRequest", "run"]
+__all__ = ["DeviceArray", "InvalidRequest", "Model", "Piece", "Request", "TextModel", "TextRequest", "run"]

@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ._device import DeviceArray
+
 
 class InvalidRequest(ValueError):
     """The request is wrong: its client gets this text, as an error of the client."""
@@ -55,6 +57,11 @@ class Request(Mapping[str, Any]):
     def _cancel(self) -> None:
         self._cancelled.set()
 
+    def _release(self) -> None:
+        """Forgets inputs in device memory, which the client may free after the answer."""
+        values = self._values.items()
+        self._values = {name: value for name, value in values if not isinstance(value, DeviceArray)}
+
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
 
@@ -70,6 +77,8 @@ class Model:
 
     inputs: Mapping[str, Any] = {}
     outputs: Mapping[str, Any] = {}
+    device_memory: bool = False
+    """True if it takes inputs in a client's device memory, each as a `DeviceArray`. They are refused otherwise."""
 
     name: str
     """Name of the model in the daemon."""

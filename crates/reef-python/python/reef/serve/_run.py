@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Generator, Iterator, Mapping
 from typing import Any
 
+from ._device import DeviceArray, Driver
 from ._model import InvalidRequest, Model, Request, RequestFailed
 from ._phase import Phases
 from ._tensors import Spec
@@ -43,10 +44,12 @@ def run(model: type[Model] | Model) -> None:
         header["batches"] = True
     if started.header.get("files"):  # a daemon that does not know them refuses the field
         header["files"] = True
+    if loaded.device_memory and started.header.get("device_memory"):
+        header["device_memory"] = True
     if isinstance(loaded, TextModel):
         header["text"] = {"parameters": list(loaded.parameters)}
     channel.write(header)
-    requests = _Requests(channel, inputs)
+    requests = _Requests(channel, inputs, Driver(started.header["device"], started.header.get("gpu")))
     phases = Phases()
     while (batch := requests.next()) is not None:
         with phases.of(batch[0][1].class_name):
@@ -75,8 +78,8 @@ def _headers(specs: Mapping[str, Spec]) -> list[dict[str, Any]]:
 class _Requests:
     """Requests of the daemon. A thread reads them, so that a running one hears of its end."""
 
-    def __init__(self, channel: Channel, inputs: Mapping[str, Spec]) -> None:
-        self._channel, self._inputs = channel, inputs
+    def __init__(self, channel: Channel, inputs: Mapping[str, Spec], driver: Driver) -> None:
+        self._channel, self._inputs, self._driver = channel, inputs, driver
         self._ready: queue.SimpleQueue[list[tuple[int, Request]] | None] = queue.SimpleQueue()
         threading.Thread(target=self._read, name="reef-serve", daemon=True).start()
 
@@ -128,14 +131,19 @@ class _Requests:
         return taken
 
     def _values(self, message: Message) -> dict[str, Any]:
-        values, at, files = {}, 0, iter(message.files)
+        values: dict[str, Any] = {}
+        at, files = 0, iter(message.files)
         for tensor in message.header["inputs"]:
+            name, shape = tensor["name"], tensor["shape"]
+            if "device" in tensor:
+                values[name] = DeviceArray(self._driver, tensor["device"], self._inputs[name], shape)
+                continue
             if "offset" in tensor:
                 data = read_file(next(files), tensor["offset"], tensor["bytes"])
             else:
                 data = message.data[at : at + tensor["bytes"]]
                 at += tensor["bytes"]
-            values[tensor["name"]] = self._inputs[tensor["name"]].decode(tensor["shape"], data)
+            values[name] = self._inputs[name].decode(shape, data)
         return values
 
 
@@ -144,16 +152,17 @@ def _serve(
 ) -> None:
     if _streams(model):
         for number, request in batch:
-            with _errors_of(channel, number):
+            with _errors_of(channel, number, request):
                 _send_parts(channel, model, (number, request), outputs)
         return
     answers = _answers(model, [request for _, request in batch])
     for (number, request), answer in zip(batch, answers):
-        with _errors_of(channel, number):
+        with _errors_of(channel, number, request):
             if isinstance(answer, Exception):
                 raise answer
             encoded = _encode(answer, request.outputs, outputs)
             headers, data = [header for header, _ in encoded], [data for _, data in encoded]
+            request._release()
             channel.write({"type": "answer", "request": number, "outputs": headers}, data)
 
 
@@ -172,15 +181,17 @@ def _answers(model: Model, requests: list[Request]) -> list[Any]:
 
 
 @contextlib.contextmanager
-def _errors_of(channel: Channel, number: int) -> Iterator[None]:
+def _errors_of(channel: Channel, number: int, request: Request) -> Iterator[None]:
     """Answers a request with the exception of its block, if there is one."""
     try:
         yield
-    except InvalidRequest as error:
-        _answer_error(channel, number, error, "invalid")
     except Exception as error:
-        traceback.print_exc()
-        _answer_error(channel, number, error, "failed")
+        is_invalid = isinstance(error, InvalidRequest)
+        if not is_invalid:
+            traceback.print_exc()
+        request._release()
+        traceback.clear_frames(error.__traceback__)  # they have inputs, too
+        _answer_error(channel, number, error, "invalid" if is_invalid else "failed")
 
 
 def _streams(model: Model) -> bool:
@@ -204,6 +215,7 @@ def _send_parts(
         encoded = _encode(part, request.outputs, outputs)
         headers, data = [header for header, _ in encoded], [data for _, data in encoded]
         channel.write({"type": "part", "request": number, "outputs": headers}, data)
+    request._release()
     channel.write({"type": "end", "request": number})
 
 

@@ -169,7 +169,7 @@ impl Server {
         let each = order.iter().zip(&model.inputs.each);
         let with_shape = |(input, info): (&&InputTensor, &TensorInfo)| {
             let chosen = info.with_shape(&input.datatype, &input.shape)?;
-            self.process_data(peer, &chosen, input).map(|_| chosen)
+            self.process_data(peer, &model.base, &chosen, input).map(|_| chosen)
         };
         let inputs = each.map(with_shape).collect::<Result<_>>()?;
         let (id, shapes) = (id.into(), Arc::new(OnceLock::new()));
@@ -186,7 +186,7 @@ impl Server {
     ) -> Result<Vec<BoundInput>> {
         let bind = |input: InputTensor| {
             let index = variant.inputs.find(&input.name)?;
-            let input = self.process_data(peer, &call.inputs[index], &input)?;
+            let input = self.process_data(peer, variant, &call.inputs[index], &input)?;
             Ok(BoundInput { index, offset: 0, input })
         };
         let mut bound = inputs.into_iter().map(bind).collect::<Result<Vec<_>>>()?;
@@ -196,7 +196,13 @@ impl Server {
 
     /// Returns the source of an input, whose number of bytes has been checked. Texts in a region
     /// are the program's to check, because their client may change them.
-    fn process_data(&self, peer: &Peer, info: &TensorInfo, input: &InputTensor) -> Result<Input> {
+    fn process_data(
+        &self,
+        peer: &Peer,
+        variant: &Variant,
+        info: &TensorInfo,
+        input: &InputTensor,
+    ) -> Result<Input> {
         match &input.from {
             TensorData::Bytes(bytes) => {
                 info.check_data(bytes)?;
@@ -208,6 +214,12 @@ impl Server {
                 let want = if info.element.is_some() { info.bytes() } else { texts };
                 match self.slice(peer, part, want)? {
                     RegionSlice::System(slice) => Ok(Input::Region(slice)),
+                    RegionSlice::Device(slice)
+                        if variant.opens_device_memory() && info.element.is_some() =>
+                    {
+                        slice.check_device(variant.node())?;
+                        Ok(Input::Device(slice))
+                    }
                     RegionSlice::Device(_) => Err(in_device_memory()),
                 }
             }
@@ -269,7 +281,7 @@ impl AnswerForm {
 }
 
 /// Bytes that are copied for a process, by the daemon or by itself: regions of any size take no
-/// memory until then.
+/// memory until then. Device memory is not copied.
 fn copied_bytes(input: &BoundInput) -> u64 {
     match &input.input {
         Input::Region(slice) => slice.bytes() as u64,

@@ -27,6 +27,8 @@ pub(crate) struct Variant {
     /// True if it answers a request in parts.
     streams: bool,
     text: Option<TextAbilities>,
+    /// True if its processes open inputs in clients' device memory.
+    opens_device_memory: bool,
     node: Arc<Node>,
     /// Reservation of the tenant that it was created for.
     _taken: Option<MemoryReservation>,
@@ -60,9 +62,20 @@ impl Variant {
         let Parts { inputs, outputs, sizes, loaded, node, memory, taken } = parts;
         let spare = Default::default();
         let (streams, text) = (loaded.streams(), loaded.text().cloned());
+        let opens_device_memory = loaded.opens_device_memory();
         let content = Mutex::new(Content { loaded: Some(loaded), memory: Some(memory) });
-        let variant =
-            Self { inputs, outputs, sizes, spare, content, streams, text, node, _taken: taken };
+        let variant = Self {
+            inputs,
+            outputs,
+            sizes,
+            spare,
+            content,
+            streams,
+            text,
+            opens_device_memory,
+            node,
+            _taken: taken,
+        };
         for (class, count) in Class::ALL.into_iter().zip(instances) {
             for _ in 0..count {
                 let instance = variant.instance(class, ClientConfig::default())?;
@@ -141,6 +154,11 @@ impl Variant {
     /// Returns its abilities if it generates text.
     pub(crate) fn text(&self) -> Option<&TextAbilities> {
         self.text.as_ref()
+    }
+
+    /// True if its processes open inputs in clients' device memory by themselves.
+    pub(crate) fn opens_device_memory(&self) -> bool {
+        self.opens_device_memory
     }
 
     /// Bytes that it has reserved.

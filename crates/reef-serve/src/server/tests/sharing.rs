@@ -252,6 +252,89 @@ fn device_memory_of_another_tenant_is_refused() {
     share(&b, "r").unwrap();
 }
 
+/// A program that answers with the place of its input in device memory and the number of bytes that
+/// it was sent, as JSON. With the argument `opens` it opens device memory.
+const PLACES: &str = r#"
+import json, socket, struct, sys
+
+daemon = socket.socket(fileno=0)
+
+
+def exactly(length):
+    data = b""
+    while len(data) < length:
+        more = daemon.recv(length - len(data))
+        if not more:
+            sys.exit(0)
+        data += more
+    return data
+
+
+def receive():
+    header, data = struct.unpack("<IQ", exactly(12))
+    return json.loads(exactly(header)), exactly(data)
+
+
+def send(header, data=b""):
+    text = json.dumps(header).encode()
+    daemon.sendall(struct.pack("<IQ", len(text), len(data)) + text + data)
+
+
+start, _ = receive()
+assert start["device_memory"], start
+ready = {"type": "ready", "protocol": 1, "device_memory": "opens" in sys.argv}
+ready["inputs"] = [{"name": "x", "datatype": "FP32", "shape": [-1]}]
+ready["outputs"] = [{"name": "place", "datatype": "BYTES", "shape": [1]}]
+send(ready)
+while True:
+    request, data = receive()
+    text = json.dumps([request["inputs"][0].get("device"), len(data)]).encode()
+    place = struct.pack("<I", len(text)) + text
+    output = {"name": "place", "datatype": "BYTES", "shape": [1], "bytes": len(place)}
+    send({"type": "answer", "request": request["request"], "outputs": [output]}, place)
+"#;
+
+/// It opens the memory by itself: only if its client has registered it.
+#[test]
+fn process_gets_the_place_of_an_input_in_device_memory() {
+    let (fixture, devices) = two("cuda-process", |config| config.models.processes = true);
+    let say = ["-c", "import sys; print(sys.executable)"];
+    let said = std::process::Command::new("python3").args(say).output().unwrap();
+    let python = String::from_utf8(said.stdout).unwrap();
+    for (name, args) in [("opens", ", \"opens\""), ("copies", "")] {
+        fixture.file(&format!("{name}/1/model.py"), PLACES);
+        let command = format!("[{:?}, \"-S\", \"model.py\"{args}]", python.trim());
+        let place = "engine = \"process\"\ndevices = [\"cuda:0\"]\n";
+        fixture.file(&format!("{name}/model.toml"), format!("{place}process.command = {command}"));
+        fixture.load(name).unwrap();
+    }
+    let (me, _connected) = client();
+    let _first = allocate(&devices[0], 64); // the handle of the next one is not zero
+    let [(_a, near), (_b, far)] = [0, 1].map(|device| allocate(&devices[device], 64));
+    fixture.share(&me, "near", (near.clone(), 0), 64).unwrap();
+    fixture.share(&me, "far", (far, 1), 64).unwrap();
+    let ask = |principal: &Peer, model: &str, region: &str| {
+        let (name, datatype, shape) = ("x".into(), "FP32".into(), vec![4]);
+        let from = TensorData::Region(RegionPart { offset: 8, ..place(region, 16) });
+        let inputs = vec![InputTensor { name, datatype, shape, from }];
+        let request = InferRequest { model: model.into(), inputs, ..InferRequest::default() };
+        answered(&fixture, principal, request)
+    };
+    let text = ask(&me, "opens", "near").unwrap();
+    let said: serde_json::Value = serde_json::from_slice(&text[4..]).unwrap();
+    let handle: String = near.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(said, serde_json::json!([{ "handle": handle, "offset": 8 }, 0]));
+    let why = "region \"far\" must be on cuda:0 as the model is, got cuda:1";
+    assert_eq!(ask(&me, "opens", "far").unwrap_err(), Error::Invalid(why.into()));
+    let said = ask(&me, "copies", "near").unwrap_err();
+    assert!(matches!(said, Error::Unimplemented(_)), "{said}");
+    let (life, _open) = ConnectionGuard::new();
+    let principal = Principal::Token("b".into());
+    let other = Peer { principal, life, may_share: true, ..Peer::UNKNOWN };
+    let said = ask(&other, "opens", "near").unwrap_err();
+    assert!(matches!(said, Error::NotFound(_)), "{said}");
+}
+
 /// Nor does the other kind of shared memory know it.
 #[test]
 fn device_memory_counts_on_its_device_and_goes_with_its_client() {
