@@ -20,7 +20,12 @@ from reef.serve._tensors import Spec
 DRIVER = os.environ.get("REEF_TEST_FAKE_DRIVER")
 
 MODEL = """
+import threading
 import reef.serve
+
+def wait(request):
+    while not request.is_cancelled:
+        pass
 
 class Rows(reef.serve.Model):
     inputs = {"x": ("FP32", [-1, 2]), "names": ("BYTES", [-1]), "times": int}
@@ -32,12 +37,18 @@ class Rows(reef.serve.Model):
 
     def infer(self, request):
         if request.id == "wait":
-            while not request.is_cancelled:
-                pass
+            wait(request)
+            raise reef.serve.InvalidRequest("cancelled")
+        if request.id == "wait in a thread":
+            thread = threading.Thread(target=wait, args=[request])
+            thread.start()
+            thread.join()
             raise reef.serve.InvalidRequest("cancelled")
         if request.id == "long":
             raise reef.serve.InvalidRequest("\\udc80" + "a" * (2 << 20))
         names = [name * request["times"] for name in request["names"]]
+        if request.id == "threads":
+            names = [thread.name for thread in threading.enumerate()]
         return {"sums": request["x"].sum(axis=1), "names": names, "is_done": True}
 
 reef.serve.run(Rows)
@@ -254,11 +265,31 @@ class Serve(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             daemon = Daemon(folder)
             daemon.receive()
+            for number, id in [(1, "wait"), (2, "wait in a thread")]:
+                daemon.infer(number, id, np.zeros((1, 2)), [])
+                daemon.send({"type": "cancel", "request": number})
+                said, _ = daemon.receive()
+                self.assertEqual(said, {"type": "error", "request": number, "error": "cancelled", "kind": "invalid"})
+                daemon.send({"type": "cancel", "request": number})  # too late, and ignored
+            self.assertEqual(daemon.end(), (0, ""))
+
+    def test_request_is_read_by_the_thread_that_runs_it(self):
+        """Another one would have to wake it up for each."""
+        with tempfile.TemporaryDirectory() as folder:
+            daemon = Daemon(folder)
+            daemon.receive()
+            daemon.infer(1, "threads", np.zeros((1, 2)), [])
+            answer, data = daemon.receive()
+            self.assertEqual((answer["outputs"][0]["shape"], data[:14]), ([1], b"\x0a\0\0\0MainThread"))
+            daemon.end()
+
+    def test_program_ends_after_the_request_that_runs_when_its_daemon_ends(self):
+        with tempfile.TemporaryDirectory() as folder:
+            daemon = Daemon(folder)
+            daemon.receive()
             daemon.infer(1, "wait", np.zeros((1, 2)), [])
             daemon.send({"type": "cancel", "request": 1})
-            said, _ = daemon.receive()
-            self.assertEqual(said, {"type": "error", "request": 1, "error": "cancelled", "kind": "invalid"})
-            daemon.end()
+            self.assertEqual(daemon.end()[0], 0)
 
     def test_library_for_phases_is_searched_now_and_then(self):
         """A search takes longer than an empty request, and programs may open the driver late."""

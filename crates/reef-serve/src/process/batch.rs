@@ -104,7 +104,7 @@ impl Connection {
             frames.push((std::mem::take(&mut one.header), Some(one.call)));
         }
         let ask = &mut |_: &UnixStream| batch.check(self.bounds.cancel);
-        let mut patient = Patient { stream: &self.stream, ask };
+        let mut patient = Patient { stream: &self.stream, ask, awake_until: None };
         for (header, call) in frames {
             if let Some(call) = call {
                 send_files(&mut patient, call)?;
@@ -118,7 +118,8 @@ impl Connection {
     fn receive_any(&self, batch: &mut OpenBatch<'_>) -> io::Result<Frame> {
         self.check_all(batch)?; // also if the process never lets this wait
         let ask = &mut |_: &UnixStream| self.check_all(batch);
-        frame::read(&mut Patient { stream: &self.stream, ask }, self.bounds.bytes)
+        let mut patient = Patient { stream: &self.stream, ask, awake_until: None };
+        frame::read(&mut patient, self.bounds.bytes)
     }
 
     /// Tells the process of each cancelled request, once.

@@ -3,6 +3,7 @@
 use super::frame::{self, Frame};
 use super::message::{FromProcess, PROTOCOL, ToProcess, declared, infer, outputs};
 use super::patience::{Ask, Patient, is_readable};
+use crate::class::Class;
 use crate::engine::call::{Call, CallOutput, TextAbilities};
 use crate::error::{Error, Result};
 use crate::tensor::{TensorInfos, short};
@@ -12,6 +13,10 @@ use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
+
+/// Time for which a worker stays awake for the answer to a real-time request. An empty request
+/// takes less, and a wake-up takes a part of it. Others keep a processor busy for this time.
+const AWAKE_TIME: Duration = Duration::from_micros(100);
 
 /// Inputs and outputs of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,7 +85,7 @@ impl Connection {
         ask: &mut Ask<'_>,
     ) -> Result<(Self, Tensors)> {
         let wrong = |error: io::Error| broken_by(&error, "before it was ready");
-        let mut patient = Patient { stream: &stream, ask };
+        let mut patient = Patient { stream: &stream, ask, awake_until: None };
         frame::write(&mut patient, &to_json(start)?, &[]).map_err(wrong)?;
         let frame = frame::read(&mut patient, 0).map_err(wrong)?;
         match parse(&frame)? {
@@ -162,7 +167,7 @@ impl Connection {
         limit: &mut Limit<'_>,
     ) -> Result<Result<Vec<CallOutput>>, Broken> {
         loop {
-            let frame = self.receive(limit).map_err(|e| limit.broken(&e))?;
+            let frame = self.receive(call.class, limit).map_err(|e| limit.broken(&e))?;
             match self.answer(frame, call, tensors)? {
                 Answer::Last(answer) => return Ok(answer),
                 Answer::Part(part) if limit.cancelled.is_none() => {
@@ -177,15 +182,18 @@ impl Connection {
 
     fn send(&self, header: &[u8], call: &Call<'_>, limit: &mut Limit<'_>) -> io::Result<()> {
         let ask = &mut |_: &UnixStream| limit.check().map(drop);
-        let mut patient = Patient { stream: &self.stream, ask };
+        let mut patient = Patient { stream: &self.stream, ask, awake_until: None };
         send_files(&mut patient, call)?;
         frame::write(&mut patient, header, &bytes_of(call))
     }
 
-    fn receive(&self, limit: &mut Limit<'_>) -> io::Result<Frame> {
+    /// Receives an answer. One of a real-time request that comes soon wakes no thread.
+    fn receive(&self, class: Class, limit: &mut Limit<'_>) -> io::Result<Frame> {
         self.check(limit)?; // also if the process never lets this wait
         let ask = &mut |_: &UnixStream| self.check(limit);
-        frame::read(&mut Patient { stream: &self.stream, ask }, self.bounds.bytes)
+        let awake_until = (class == Class::RealTime).then(|| Instant::now() + AWAKE_TIME);
+        let mut patient = Patient { stream: &self.stream, ask, awake_until };
+        frame::read(&mut patient, self.bounds.bytes)
     }
 
     /// Tells the process once that its request is cancelled.

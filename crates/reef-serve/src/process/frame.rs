@@ -15,6 +15,13 @@ pub(super) const MAX_HEADER_BYTES: usize = 1 << 20;
 /// Bytes of both lengths.
 const PREFIX: usize = 12;
 
+/// Maximum bytes of tensors that are sent together with their header. To copy them costs less than
+/// another call, after which the reader may have to be woken again.
+const MAX_JOINED_BYTES: usize = 16 << 10;
+
+/// Maximum bytes of memory that are taken before bytes arrive.
+const MAX_FIRST_BYTES: usize = 64 << 10;
+
 /// A message with its tensors, one after the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Frame {
@@ -47,9 +54,9 @@ pub(super) fn read(from: &mut impl Read, max: u64) -> io::Result<Frame> {
     })
 }
 
-/// Reads exactly `length` bytes. Memory grows with the bytes that arrive.
+/// Reads exactly `length` bytes. Memory of many grows with the bytes that arrive.
 fn read_bytes(from: &mut impl Read, length: usize) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(length.min(MAX_FIRST_BYTES));
     from.take(length as u64).read_to_end(&mut bytes)?;
     if bytes.len() < length { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(bytes) }
 }
@@ -66,10 +73,15 @@ pub(super) fn write(to: &mut impl Write, header: &[u8], tensors: &[Bytes]) -> io
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
     let bytes: usize = tensors.iter().map(Bytes::len).sum();
-    let mut first = Vec::with_capacity(PREFIX + header.len());
+    let joined = if bytes <= MAX_JOINED_BYTES { bytes } else { 0 };
+    let mut first = Vec::with_capacity(PREFIX + header.len() + joined);
     first.extend((header.len() as u32).to_le_bytes());
     first.extend((bytes as u64).to_le_bytes());
     first.extend(header);
+    if joined == bytes {
+        tensors.iter().for_each(|tensor| first.extend_from_slice(tensor));
+        return to.write_all(&first);
+    }
     to.write_all(&first)?;
     tensors.iter().try_for_each(|tensor| to.write_all(tensor))
 }
@@ -86,6 +98,35 @@ mod tests {
         assert_eq!(wire, *b"\x02\0\0\0\x03\0\0\0\0\0\0\0{}abc");
         let frame = read(&mut &wire[..], 3).unwrap();
         assert_eq!((&*frame.header, &*frame.tensors), (&b"{}"[..], &b"abc"[..]));
+    }
+
+    /// Lengths of what is written.
+    #[derive(Default)]
+    struct Calls(Vec<usize>);
+
+    impl Write for Calls {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.push(bytes.len());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn small_tensors_are_sent_with_their_header() {
+        let calls = |lengths: &[usize]| {
+            let mut calls = Calls::default();
+            let tensors: Vec<_> =
+                lengths.iter().map(|bytes| Bytes::from(vec![7; *bytes])).collect();
+            write(&mut calls, b"{}", &tensors).unwrap();
+            calls.0
+        };
+        assert_eq!(calls(&[]), [14]);
+        assert_eq!(calls(&[3, 0, MAX_JOINED_BYTES - 3]), [14 + MAX_JOINED_BYTES]);
+        assert_eq!(calls(&[3, MAX_JOINED_BYTES]), [14, 3, MAX_JOINED_BYTES]);
     }
 
     #[test]

@@ -5,6 +5,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, Read, Write};
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
+use std::thread;
+use std::time::Instant;
 
 /// Interval of the question.
 const ASK_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
@@ -16,6 +18,8 @@ pub(super) type Ask<'a> = dyn FnMut(&UnixStream) -> io::Result<()> + 'a;
 pub(super) struct Patient<'a, 'b> {
     pub(super) stream: &'a UnixStream,
     pub(super) ask: &'a mut Ask<'b>,
+    /// Time until which it tries again at once. A thread that sleeps is woken later.
+    pub(super) awake_until: Option<Instant>,
 }
 
 impl Patient<'_, '_> {
@@ -29,6 +33,10 @@ impl Patient<'_, '_> {
             match try_once(self.stream) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 done => return done,
+            }
+            if self.awake_until.is_some_and(|until| Instant::now() < until) {
+                thread::yield_now(); // the process may need this processor
+                continue;
             }
             (self.ask)(self.stream)?;
             wait(self.stream, flags, &ASK_INTERVAL)?;
@@ -69,5 +77,35 @@ fn wait(stream: &UnixStream, flags: PollFlags, time: &Timespec) -> io::Result<bo
         Ok(ready) => Ok(ready > 0),
         Err(rustix::io::Errno::INTR) => Ok(false),
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use std::time::Duration;
+
+    #[test]
+    fn question_is_not_asked_before_it_sleeps() {
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let asked_with = |awake_until: Option<Instant>| {
+            let (asked, tried) = (Cell::new(0), Cell::new(0));
+            let ask = &mut |_: &UnixStream| -> io::Result<()> {
+                asked.set(asked.get() + 1);
+                Ok(())
+            };
+            let mut patient = Patient { stream: &ours, ask, awake_until };
+            let third = |_: &UnixStream| -> io::Result<usize> {
+                tried.set(tried.get() + 1);
+                if tried.get() < 3 { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(7) }
+            };
+            // It can be written to, so no sleep lasts.
+            assert_eq!(patient.retry(PollFlags::OUT, third).unwrap(), 7);
+            asked.get()
+        };
+        assert_eq!(asked_with(None), 2);
+        assert_eq!(asked_with(Some(Instant::now())), 2);
+        assert_eq!(asked_with(Some(Instant::now() + Duration::from_secs(3600))), 0);
     }
 }

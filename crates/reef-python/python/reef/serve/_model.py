@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ._device import DeviceArray
@@ -35,14 +34,17 @@ class Request(Mapping[str, Any]):
     ends_sequence: bool
     """True for the last request of a sequence."""
 
-    def __init__(self, header: Mapping[str, Any], values: Mapping[str, Any]) -> None:
+    def __init__(
+        self, header: Mapping[str, Any], values: Mapping[str, Any], hear: Callable[[], None] = lambda: None
+    ) -> None:
         self.id, self.class_name, self.outputs = header["id"], header["class"], header["outputs"]
         sequence: Mapping[str, Any] = header.get("sequence") or {}
         self.sequence = sequence.get("id")
         self.starts_sequence, self.ends_sequence = sequence.get("start", False), sequence.get("end", False)
         self._until = time.monotonic() + header["timeout_us"] / 1e6
         self._values = values
-        self._cancelled = threading.Event()
+        self._is_cancelled = False
+        self._hear = hear  # reads what the daemon has sent since the request, such as that it is cancelled
 
     @property
     def remaining(self) -> float:
@@ -52,10 +54,12 @@ class Request(Mapping[str, Any]):
     @property
     def is_cancelled(self) -> bool:
         """True once no client waits for it: an answer, or an error, is due soon all the same."""
-        return self._cancelled.is_set()
+        if not self._is_cancelled:
+            self._hear()
+        return self._is_cancelled
 
     def _cancel(self) -> None:
-        self._cancelled.set()
+        self._is_cancelled = True
 
     def _release(self) -> None:
         """Forgets inputs in device memory, which the client may free after the answer."""

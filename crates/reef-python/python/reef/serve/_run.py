@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import queue
 import sys
 import threading
 import traceback
-from collections.abc import Generator, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Generator, Iterator, Mapping
+from typing import Any, TypeVar
 
 from ._device import DeviceArray, Driver
 from ._model import InvalidRequest, Model, Request, RequestFailed
@@ -21,6 +20,8 @@ from ._wire import PROTOCOL, Channel, Message, read_file
 # Maximum length of an error's text, which may quote a client. A header has a maximum, too, and the daemon
 # shows its clients less.
 _MAX_TEXT = 4096
+
+_T = TypeVar("_T")
 
 
 def run(model: type[Model] | Model) -> None:
@@ -76,56 +77,74 @@ def _headers(specs: Mapping[str, Spec]) -> list[dict[str, Any]]:
 
 
 class _Requests:
-    """Requests of the daemon. A thread reads them, so that a running one hears of its end."""
+    """Requests of the daemon. The thread that runs them reads them as well: another one would have to wake it up for
+    each. A request that runs hears of its end when it asks."""
 
     def __init__(self, channel: Channel, inputs: Mapping[str, Spec], driver: Driver) -> None:
         self._channel, self._inputs, self._driver = channel, inputs, driver
-        self._ready: queue.SimpleQueue[list[tuple[int, Request]] | None] = queue.SimpleQueue()
-        threading.Thread(target=self._read, name="reef-serve", daemon=True).start()
+        self._lock = threading.Lock()
+        # Those that run. While there are any, whoever has the lock reads; `next` reads between them.
+        self._open: dict[int, Request] = {}
+        self._is_over = False
 
     def next(self) -> list[tuple[int, Request]] | None:
         """Waits for requests that run together; nothing at the end."""
-        return self._ready.get()
+        with self._lock:
+            self._open = {}
+        while not self._is_over:
+            messages = self._read(self._receive)
+            if taken := self._take(messages or []):
+                with self._lock:
+                    self._open = taken
+                return list(taken.items())
+        return None
 
-    def _read(self) -> None:
+    def hear(self) -> None:
+        """Reads what has come for the requests that run: which of them are cancelled."""
+        with self._lock:
+            while self._open and not self._is_over and self._channel.has_message():
+                message = self._read(self._channel.read)
+                if message is not None and message.header["type"] == "cancel":
+                    if cancelled := self._open.get(message.header["request"]):
+                        cancelled._cancel()
+
+    def _read(self, read: Callable[[], _T | None]) -> _T | None:
+        """Reads. The end, or an error, is the last thing that is read."""
+        result: _T | None = None
         try:
-            self._receive()
+            result = read()
         except Exception:
             traceback.print_exc()
-        finally:
-            self._ready.put(None)  # after an error as well, or `next` would wait for ever
+        self._is_over = result is None
+        return result
 
-    def _receive(self) -> None:
-        open_requests: dict[int, Request] = {}
+    def _receive(self) -> list[Message] | None:
+        """The messages of requests that run together; nothing at the end."""
         while (message := self._channel.read()) is not None:
-            header = message.header
-            if header["type"] == "cancel" and header["request"] in open_requests:
-                open_requests[header["request"]]._cancel()
-            elif header["type"] == "infer":
-                open_requests = self._take([message])
-            elif header["type"] == "batch":
+            if message.header["type"] == "infer":
+                return [message]
+            if message.header["type"] == "batch":
                 messages = []  # all are read before any is answered
-                for _ in header["requests"]:
+                for _ in message.header["requests"]:
                     if (message := self._channel.read()) is None:
-                        return
+                        return None
                     messages.append(message)
-                open_requests = self._take(messages)
+                return messages
+        return None
 
     def _take(self, messages: list[Message]) -> dict[int, Request]:
-        """Passes requests on, and answers those that cannot be read. Those before have been answered."""
+        """The requests by number. Those that cannot be read are answered."""
         taken: dict[int, Request] = {}
         errors = []
         for message in messages:
             number = message.header["request"]
             try:
-                taken[number] = Request(message.header, self._values(message))
+                taken[number] = Request(message.header, self._values(message), self.hear)
             except Exception as unread:
                 errors.append((number, unread))
             finally:
                 for file in message.files:
                     os.close(file)
-        if taken:
-            self._ready.put(list(taken.items()))
         for number, error in errors:
             _answer_error(self._channel, number, error, "invalid")
         return taken

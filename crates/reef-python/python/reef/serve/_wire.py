@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import socket
 import struct
 import threading
@@ -43,11 +44,13 @@ def read_file(file: int, offset: int, length: int) -> memoryview:
 
 
 class Channel:
-    """The socket to the daemon. One thread reads; any thread may write."""
+    """The socket to the daemon. One thread reads at a time; any thread may write."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
         self._lock = threading.Lock()
+        self._arrival = select.poll()
+        self._arrival.register(connection, select.POLLIN)
 
     @classmethod
     def of_stdin(cls) -> Channel:
@@ -65,6 +68,10 @@ class Channel:
         os.dup2(nothing, 0)
         os.close(nothing)
         return cls(connection)
+
+    def has_message(self) -> bool:
+        """Whether a message, or the end, can be read. The rest of a message follows its first bytes."""
+        return bool(self._arrival.poll(0))
 
     def read(self) -> Message | None:
         """The next message with its tensors and files; nothing at the end."""
