@@ -44,6 +44,8 @@ class Rows(reef.serve.Model):
             thread.start()
             thread.join()
             raise reef.serve.InvalidRequest("cancelled")
+        if request.id == "left":
+            threading.Thread(target=wait, args=[request], daemon=True).start()
         if request.id == "long":
             raise reef.serve.InvalidRequest("\\udc80" + "a" * (2 << 20))
         names = [name * request["times"] for name in request["names"]]
@@ -272,6 +274,16 @@ class Serve(unittest.TestCase):
                 self.assertEqual(said, {"type": "error", "request": number, "error": "cancelled", "kind": "invalid"})
                 daemon.send({"type": "cancel", "request": number})  # too late, and ignored
             self.assertEqual(daemon.end(), (0, ""))
+
+    def test_thread_that_outlives_its_request_takes_no_message_of_others(self):
+        with tempfile.TemporaryDirectory() as folder:
+            daemon = Daemon(folder)
+            daemon.receive()
+            for number in range(1, 50):
+                daemon.infer(number, "left" if number == 1 else "", np.zeros((1, 2)), [])
+                said, _ = daemon.receive()
+                self.assertEqual((said["type"], said["request"]), ("answer", number))
+            self.assertEqual(daemon.end()[0], 0)
 
     def test_request_is_read_by_the_thread_that_runs_it(self):
         """Another one would have to wake it up for each."""

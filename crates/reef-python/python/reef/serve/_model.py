@@ -9,6 +9,10 @@ from typing import Any
 from ._device import DeviceArray
 
 
+def _hear_nothing() -> None:
+    pass
+
+
 class InvalidRequest(ValueError):
     """The request is wrong: its client gets this text, as an error of the client."""
 
@@ -35,7 +39,7 @@ class Request(Mapping[str, Any]):
     """True for the last request of a sequence."""
 
     def __init__(
-        self, header: Mapping[str, Any], values: Mapping[str, Any], hear: Callable[[], None] = lambda: None
+        self, header: Mapping[str, Any], values: Mapping[str, Any], hear: Callable[[], None] = _hear_nothing
     ) -> None:
         self.id, self.class_name, self.outputs = header["id"], header["class"], header["outputs"]
         sequence: Mapping[str, Any] = header.get("sequence") or {}
@@ -61,8 +65,9 @@ class Request(Mapping[str, Any]):
     def _cancel(self) -> None:
         self._is_cancelled = True
 
-    def _release(self) -> None:
-        """Forgets inputs in device memory, which the client may free after the answer."""
+    def _end(self) -> None:
+        """Forgets inputs in device memory, which the client may free after the answer. Nothing is heard of it any more."""
+        self._hear = _hear_nothing
         values = self._values.items()
         self._values = {name: value for name, value in values if not isinstance(value, DeviceArray)}
 

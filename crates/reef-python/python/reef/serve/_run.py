@@ -85,6 +85,8 @@ class _Requests:
         self._lock = threading.Lock()
         # Those that run. While there are any, whoever has the lock reads; `next` reads between them.
         self._open: dict[int, Request] = {}
+        # A message that was read by one of them after the last answer.
+        self._early: Message | None = None
         self._is_over = False
 
     def next(self) -> list[tuple[int, Request]] | None:
@@ -102,11 +104,12 @@ class _Requests:
     def hear(self) -> None:
         """Reads what has come for the requests that run: which of them are cancelled."""
         with self._lock:
-            while self._open and not self._is_over and self._channel.has_message():
+            while self._open and not self._early and not self._is_over and self._channel.has_message():
                 message = self._read(self._channel.read)
-                if message is not None and message.header["type"] == "cancel":
-                    if cancelled := self._open.get(message.header["request"]):
-                        cancelled._cancel()
+                if message is not None and message.header["type"] != "cancel":
+                    self._early = message
+                elif message is not None and message.header["request"] in self._open:
+                    self._open[message.header["request"]]._cancel()
 
     def _read(self, read: Callable[[], _T | None]) -> _T | None:
         """Reads. The end, or an error, is the last thing that is read."""
@@ -120,17 +123,21 @@ class _Requests:
 
     def _receive(self) -> list[Message] | None:
         """The messages of requests that run together; nothing at the end."""
-        while (message := self._channel.read()) is not None:
+        while (message := self._message()) is not None:
             if message.header["type"] == "infer":
                 return [message]
             if message.header["type"] == "batch":
                 messages = []  # all are read before any is answered
                 for _ in message.header["requests"]:
-                    if (message := self._channel.read()) is None:
+                    if (message := self._message()) is None:
                         return None
                     messages.append(message)
                 return messages
         return None
+
+    def _message(self) -> Message | None:
+        early, self._early = self._early, None
+        return early or self._channel.read()
 
     def _take(self, messages: list[Message]) -> dict[int, Request]:
         """The requests by number. Those that cannot be read are answered."""
@@ -181,7 +188,7 @@ def _serve(
                 raise answer
             encoded = _encode(answer, request.outputs, outputs)
             headers, data = [header for header, _ in encoded], [data for _, data in encoded]
-            request._release()
+            request._end()
             channel.write({"type": "answer", "request": number, "outputs": headers}, data)
 
 
@@ -208,7 +215,7 @@ def _errors_of(channel: Channel, number: int, request: Request) -> Iterator[None
         is_invalid = isinstance(error, InvalidRequest)
         if not is_invalid:
             traceback.print_exc()
-        request._release()
+        request._end()
         traceback.clear_frames(error.__traceback__)  # they have inputs, too
         _answer_error(channel, number, error, "invalid" if is_invalid else "failed")
 
@@ -234,7 +241,7 @@ def _send_parts(
         encoded = _encode(part, request.outputs, outputs)
         headers, data = [header for header, _ in encoded], [data for _, data in encoded]
         channel.write({"type": "part", "request": number, "outputs": headers}, data)
-    request._release()
+    request._end()
     channel.write({"type": "end", "request": number})
 
 
