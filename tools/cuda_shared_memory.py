@@ -4,8 +4,9 @@
     python3 tools/cuda_shared_memory.py [REEF] [DEVICE]      # default: target/release/reef cuda:0
 
 Needs an NVIDIA GPU with its driver, and nothing beyond Python's own library: memory and handles come from libcuda by
-ctypes, requests are JSON over the daemon's Unix socket. Where Python has grpcio, the same is asked over gRPC as well. Exit
-codes: 0 all passed, 1 something didn't. On a device that isn't CUDA's it checks that the daemon refuses by name, and says so.
+ctypes, requests are JSON over the daemon's Unix socket. Where Python has grpcio, the same is asked over gRPC as well. A
+program with reef.serve opens such memory, too. Exit codes: 0 all passed, 1 something didn't. On a device that isn't CUDA's
+it checks that the daemon refuses by name, and says so.
 """
 
 import base64
@@ -13,6 +14,7 @@ import ctypes
 import http.client
 import json
 import os
+import pathlib
 import random
 import signal
 import socket
@@ -35,6 +37,43 @@ INPUT, OUTPUT = 4 * 3 * 224 * 224, 4 * 1000
 ROUNDS = 300
 UNMAPPING = "from and to regions, while another region is unmapped"
 SOON = 60  # seconds, for what should take moments
+PACKAGE = pathlib.Path(__file__).resolve().parents[1] / "crates/reef-python/python"
+
+# A model that answers with the numbers of its input, or with the first and the last.
+PROGRAM = """
+import ctypes
+import reef.serve
+
+class Numbers(reef.serve.Model):
+    device_memory = True
+    inputs = {"x": ("FP32", [-1])}
+    outputs = {"y": ("FP32", [-1])}
+
+    def load(self, device):
+        self.driver, number, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(), ctypes.c_void_p()
+        ordinal = int(device.partition(":")[2])
+        codes = [self.driver.cuInit(0), self.driver.cuDeviceGet(ctypes.byref(number), ordinal)]
+        codes += [self.driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), number), self.driver.cuCtxSetCurrent(context)]
+        assert not any(codes), codes
+
+    def read(self, address, count):
+        numbers, size = (ctypes.c_float * count)(), ctypes.c_size_t(4 * count)
+        code = self.driver.cuMemcpyDtoH_v2(numbers, ctypes.c_uint64(address), size)
+        assert code == 0, code
+        return list(numbers)
+
+    def infer(self, request):
+        x = request["x"]
+        if not isinstance(x, reef.serve.DeviceArray):
+            numbers = list(x) if request.id == "all" else [x[0], x[len(x) - 1]]
+        elif request.id == "all":
+            numbers = self.read(x.address, x.shape[0])
+        else:
+            numbers = self.read(x.address, 1) + self.read(x.address + 4 * (x.shape[0] - 1), 1)
+        return {"y": numbers}
+
+reef.serve.run(Numbers)
+"""
 
 
 class Daemon(http.client.HTTPConnection):
@@ -87,6 +126,14 @@ class Daemon(http.client.HTTPConnection):
             output["parameters"] = part(to, OUTPUT)
         body = {"inputs": [tensor], "outputs": [output], "parameters": {"priority": priority}}
         return self.ask("POST", f"/v2/models/{MODEL}/infer", body, parts=() if data is None else (data,))
+
+    def numbers(self, id, data=None, source=None):
+        """The program's answer for bytes, or for a region and an offset."""
+        tensor = {"name": "x", "datatype": "FP32", "shape": [INPUT // 4]}
+        tensor["parameters"] = {"binary_data_size": INPUT} if source is None else part(source, INPUT)
+        output = {"name": "y", "parameters": {"binary_data": True}}
+        body = {"id": id, "inputs": [tensor], "outputs": [output], "parameters": {"priority": 1}}
+        return self.ask("POST", "/v2/models/numbers/infer", body, parts=() if data is None else (data,))
 
     def memory(self):
         """Bytes that are reserved of the device."""
@@ -262,6 +309,37 @@ def times(daemon, cuda, source, to):
         print(f"time   {MODEL}, real-time, {way}: p50 {p50:.0f} us, p99 {p99:.0f} us, {len(each)} requests")
 
 
+def program(daemon, cuda, source):
+    """A program opens the memory by itself."""
+    for seed, offset in ((8, 0), (9, 20)):
+        data = picture(seed)
+        cuda.write(source, data, offset)
+        status, said = daemon.numbers("all", source=("in", offset))
+        check(f"a program: from the region at {offset}", (status, said) == (200, data), (status, said[:200]))
+    taken = {"by the request": [], "from a region": []}
+    for _ in range(ROUNDS):
+        for way, given in zip(taken, ({"data": data}, {"source": ("in", 20)})):
+            begun = time.perf_counter()
+            status, said = daemon.numbers("ends", **given)
+            taken[way].append(time.perf_counter() - begun)
+            assert (status, said) == (200, data[:4] + data[-4:]), (status, said[:200])
+    for way, each in taken.items():
+        each.sort()
+        p50, p99 = (each[int(len(each) * part)] * 1e6 for part in (0.5, 0.99))
+        print(f"time   a program, real-time, {INPUT} bytes {way}: p50 {p50:.0f} us, p99 {p99:.0f} us, {len(each)} requests")
+
+
+def put_program(folder):
+    """A repository with the program. The daemon's options for it."""
+    version = pathlib.Path(folder, "models/numbers/1")
+    version.mkdir(parents=True)
+    (version / "model.py").write_text(PROGRAM)
+    command = json.dumps([sys.executable, "model.py"])
+    env = f"{{ PYTHONPATH = {json.dumps(str(PACKAGE))} }}"
+    (version.parent / "model.toml").write_text(f'engine = "process"\n[process]\ncommand = {command}\nenv = {env}\n')
+    return ["--repository", str(version.parents[1]), "--load", f"{MODEL},numbers", "--set", "models.processes=true"]
+
+
 def child(path, ordinal):
     """Registers memory and waits to be killed."""
     cuda, daemon = Cuda(ordinal), Daemon(path)
@@ -310,6 +388,7 @@ def run(daemon, path, ordinal):
         check("gRPC: nothing counts any more", daemon.memory() == before, daemon.memory() - before)
     source, to = results(daemon, cuda)
     refusals(daemon, cuda)
+    program(daemon, cuda, source)
     killed(daemon, path, ordinal)
     times(daemon, cuda, source, to)
     daemon.post("/v2/cudasharedmemory/region/in/unregister")
@@ -322,10 +401,11 @@ def run(daemon, path, ordinal):
 
 
 def main():
+    os.umask(0o022)  # the daemon starts no program that others could replace
     ordinal = DEVICE.split("?")[0].partition(":")[2]
     with tempfile.TemporaryDirectory() as folder:
-        command = [REEF, "serve", "--device", DEVICE, "--socket-dir", folder, "--load", MODEL]
-        command += ["--set", "models.builtin=true"]
+        command = [REEF, "serve", "--device", DEVICE, "--socket-dir", folder, "--set", "models.builtin=true"]
+        command += put_program(folder) if DEVICE.startswith("cuda") else ["--load", MODEL]
         daemon = subprocess.Popen(command, env={**os.environ, "REEF_LOG": "warn"})
         path = os.path.join(folder, "http.sock")
         try:
