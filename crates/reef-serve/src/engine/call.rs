@@ -43,8 +43,8 @@ pub(crate) struct CallHead {
     pub(crate) id: String,
     /// Its inputs, with the shapes that the request chose.
     pub(crate) inputs: Vec<TensorInfo>,
-    /// Shapes of the requested outputs, once they are there.
-    pub(crate) shapes: Arc<OnceLock<Vec<Vec<i64>>>>,
+    /// Sizes of the requested outputs, once they are there.
+    pub(crate) sizes: Arc<OnceLock<Vec<OutputSize>>>,
     /// Receiver of its parts, if it is answered in parts.
     pub(crate) parts: Option<StreamSender<Vec<CallOutput>>>,
     /// Set if it belongs to a sequence.
@@ -199,9 +199,23 @@ impl CallData {
     }
 }
 
+/// Size that the process chose for an output.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct OutputSize {
+    pub(crate) shape: Vec<i64>,
+    pub(crate) bytes: u64,
+}
+
 /// An output, with the shape that the process chose.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CallOutput {
     pub(crate) shape: Vec<i64>,
     pub(crate) bytes: Bytes,
+}
+
+impl CallOutput {
+    /// Returns its size.
+    pub(crate) fn size(&self) -> OutputSize {
+        OutputSize { shape: self.shape.clone(), bytes: self.bytes.len() as u64 }
+    }
 }

@@ -86,11 +86,11 @@ impl Job {
         self.outputs.iter().map(|output| output.index).collect()
     }
 
-    /// Brings the outputs to their destinations, and tells their shapes.
+    /// Brings the outputs to their destinations, and tells their sizes.
     fn deliver_all(&self, head: &CallHead, made: Vec<CallOutput>) -> Result<Vec<Vec<u8>>> {
         let all = self.outputs.iter().zip(&made).map(|(to, output)| deliver(to, output));
         let all = all.collect::<Result<Vec<_>>>()?;
-        let _ = head.shapes.set(made.into_iter().map(|output| output.shape).collect());
+        let _ = head.sizes.set(made.iter().map(CallOutput::size).collect());
         Ok(all)
     }
 }

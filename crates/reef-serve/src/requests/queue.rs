@@ -287,7 +287,7 @@ mod tests {
         let call = CallHead {
             id: String::new(),
             inputs: Vec::new(),
-            shapes: Arc::default(),
+            sizes: Arc::default(),
             parts: None,
             sequence: Some(sequence),
         };

@@ -4,7 +4,7 @@ use super::inference::in_order;
 use super::request::{InferRequest, InputTensor, TensorData};
 use super::response::{InferResponse, ResponseOutput, response_outputs};
 use super::sequence::SequenceStep;
-use crate::engine::call::{CallHead, CallOutput};
+use crate::engine::call::{CallHead, CallOutput, OutputSize};
 use crate::error::{Error, Result};
 use crate::models::entries::EntryGuard;
 use crate::models::loaded_model::LoadedModel;
@@ -35,7 +35,7 @@ struct AnswerForm {
     model: Arc<LoadedModel>,
     id: String,
     outputs: Vec<ResponseOutput>,
-    shapes: Arc<OnceLock<Vec<Vec<i64>>>>,
+    sizes: Arc<OnceLock<Vec<OutputSize>>>,
     charge: Option<Charge>,
 }
 
@@ -128,7 +128,7 @@ impl Server {
         let order = in_order(&model, &request.inputs)?;
         let mut call = self.call_head(peer, &model, &request.id, &order)?;
         call.sequence = sequence.as_ref().map(SequenceStep::call);
-        let (variant, shapes) = (model.base.clone(), call.shapes.clone());
+        let (variant, sizes) = (model.base.clone(), call.sizes.clone());
         let inputs = self.process_inputs(peer, &variant, &call, request.inputs)?;
         let copied =
             inputs.iter().fold(0, |sum: u64, input| sum.saturating_add(copied_bytes(input)));
@@ -136,7 +136,7 @@ impl Server {
         let bind = |output: &ResponseOutput| self.bind_process_output(peer, &model, output);
         let outputs = answered.iter().map(bind).collect::<Result<_>>()?;
         let (id, charge, client) = (request.id, request.charge, peer.id);
-        let form = AnswerForm { model: model.clone(), id, outputs: answered, shapes, charge };
+        let form = AnswerForm { model: model.clone(), id, outputs: answered, sizes, charge };
         let inference = Inference {
             client,
             tenant,
@@ -172,8 +172,8 @@ impl Server {
             self.process_data(peer, &model.base, &chosen, input).map(|_| chosen)
         };
         let inputs = each.map(with_shape).collect::<Result<_>>()?;
-        let (id, shapes) = (id.into(), Arc::new(OnceLock::new()));
-        Ok(CallHead { id, inputs, shapes, parts: None, sequence: None })
+        let (id, sizes) = (id.into(), Arc::new(OnceLock::new()));
+        Ok(CallHead { id, inputs, sizes, parts: None, sequence: None })
     }
 
     /// Binds all inputs of a process, each once, in the model's order.
@@ -253,11 +253,11 @@ impl Server {
 impl AnswerForm {
     /// Returns the last answer. Its bytes are charged.
     fn last(&self, made: Vec<Vec<u8>>) -> Result<InferResponse> {
-        let shapes = self.shapes.get().filter(|shapes| shapes.len() == made.len());
-        let shapes = shapes.ok_or_else(|| Error::Failed("an answer without shapes".into()))?;
+        let sizes = self.sizes.get().filter(|sizes| sizes.len() == made.len());
+        let sizes = sizes.ok_or_else(|| Error::Failed("an answer without sizes".into()))?;
         let bytes: u64 = made.iter().map(|bytes| bytes.len() as u64).sum();
         self.charge.iter().try_for_each(|charge| charge.add(bytes))?;
-        Ok(self.filled(shapes.iter().cloned().zip(made.into_iter().map(Bytes::from))))
+        Ok(self.filled(sizes.iter().cloned().zip(made.into_iter().map(Bytes::from))))
     }
 
     /// Sends a part, which is charged no longer: one at a time is on its way.
@@ -266,14 +266,14 @@ impl AnswerForm {
         part: Vec<CallOutput>,
         to: &mpsc::Sender<Result<Option<InferResponse>>>,
     ) -> Result<()> {
-        let part = self.filled(part.into_iter().map(|output| (output.shape, output.bytes)));
+        let part = self.filled(part.into_iter().map(|output| (output.size(), output.bytes)));
         to.send(Ok(Some(part))).await.map_err(|_| gone())
     }
 
-    fn filled(&self, made: impl Iterator<Item = (Vec<i64>, Bytes)>) -> InferResponse {
+    fn filled(&self, made: impl Iterator<Item = (OutputSize, Bytes)>) -> InferResponse {
         let mut outputs = self.outputs.clone();
-        for (output, (shape, bytes)) in outputs.iter_mut().zip(made) {
-            output.set_answered(shape, bytes);
+        for (output, (size, bytes)) in outputs.iter_mut().zip(made) {
+            output.set_answered(size, bytes);
         }
         let (model, id) = (self.model.clone(), self.id.clone());
         InferResponse { variant: model.base.clone(), model, id, outputs }

@@ -2,6 +2,7 @@
 
 use super::classes;
 use super::request::RequestedOutput;
+use crate::engine::call::OutputSize;
 use crate::error::{Error, Result};
 use crate::kserve::parameter::RegionPart;
 use crate::models::loaded_model::LoadedModel;
@@ -53,9 +54,10 @@ impl ResponseOutput {
         is_texts.then(|| classes::from_bytes(&self.bytes))
     }
 
-    /// Sets the tensor that a process has answered.
-    pub(super) fn set_answered(&mut self, shape: Vec<i64>, bytes: Bytes) {
-        self.sized = Some(shape);
+    /// Sets the tensor that a process has answered; `bytes` are empty if it went to a region.
+    pub(super) fn set_answered(&mut self, size: OutputSize, bytes: Bytes) {
+        self.to.iter_mut().for_each(|part| part.bytes = size.bytes); // it may be shorter
+        self.sized = Some(size.shape);
         self.bytes = bytes;
     }
 

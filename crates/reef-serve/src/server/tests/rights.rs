@@ -110,7 +110,7 @@ fn sequence_of_a_process_over_budget_is_refused() {
     let call = CallHead {
         id: String::new(),
         inputs: Vec::new(),
-        shapes: Arc::default(),
+        sizes: Arc::default(),
         parts: None,
         sequence: Some(sequence),
     };

@@ -311,8 +311,8 @@ fn wrong_answer_is_an_error_and_the_process_goes_on() {
 struct Zeros(String);
 
 impl Zeros {
-    fn new(bytes: u64) -> Self {
-        let key = format!("/reef-zeros-{}", std::process::id());
+    fn new(name: &str, bytes: u64) -> Self {
+        let key = format!("/reef-{name}-{}", std::process::id());
         let flags = shm::OFlags::RDWR | shm::OFlags::CREATE | shm::OFlags::EXCL;
         let file = File::from(shm::open(&key, flags, Mode::RUSR | Mode::WUSR).unwrap());
         file.set_len(bytes).unwrap();
@@ -330,7 +330,7 @@ impl Drop for Zeros {
 #[test]
 fn inputs_in_regions_are_charged_as_they_are_copied() {
     const BYTES: u64 = 64 << 20;
-    let (folder, memory) = (Daemon::place("process-regions"), Zeros::new(BYTES));
+    let (folder, memory) = (Daemon::place("process-regions"), Zeros::new("zeros", BYTES));
     put(folder.path(), "echo", RAW, "", "");
     let limits = ["limits.message_mib=8", "memory.connection_mib=16"];
     let flags = [TRUSTED, "models.load=[\"echo\"]", limits[0], limits[1]];
@@ -356,6 +356,43 @@ fn inputs_in_regions_are_charged_as_they_are_copied() {
     let (status, said) = error(&ask(BYTES));
     assert!(status == 429 && said.starts_with("bytes of requests of "), "{status} {said}");
     assert_eq!(numbers(&ask(8)), [0.0, 0.0], "the charge has ended");
+}
+
+/// As that of a network: the part of a region for an output may be longer.
+#[test]
+fn output_in_a_region_has_its_own_size_in_the_answer() {
+    let daemon = with_echo("process-region-output", "", "");
+    let memory = Zeros::new("outputs", 4096);
+    let mut http = Http::connect(daemon.folder()).unwrap(); // a region ends with its connections
+    let mut post = |path: &str, body: &Value| -> (u16, Value) {
+        let body = body.to_string();
+        let length = body.len();
+        let head =
+            format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n");
+        let (status, said) = http.ask((head + &body).as_bytes()).unwrap();
+        (status, serde_json::from_slice(&said).unwrap_or_default())
+    };
+    let region = json!({ "key": memory.0, "offset": 0, "byte_size": 4096 });
+    assert_eq!(post("/v2/systemsharedmemory/region/outputs/register", &region).0, 200);
+    let part = |bytes: u64| {
+        json!({
+            "shared_memory_region": "outputs",
+            "shared_memory_offset": 4,
+            "shared_memory_byte_size": bytes,
+        })
+    };
+    let mut ask = |bytes: u64| {
+        let input = json!({ "name": "x", "datatype": "FP32", "shape": [2], "data": [1.5, -2.0] });
+        let output = json!({ "name": "y", "parameters": part(bytes) });
+        post("/v2/models/echo/infer", &json!({ "inputs": [input], "outputs": [output] }))
+    };
+    let (status, said) = ask(64);
+    assert_eq!((status, &said["outputs"][0]["parameters"]), (200, &part(8)), "{said}");
+    assert_eq!(said["outputs"][0]["shape"], json!([2]));
+    let written = std::fs::read(format!("/dev/shm{}", memory.0)).unwrap();
+    let want = [0.0_f32, 1.5, -2.0, 0.0].map(f32::to_le_bytes).concat();
+    assert_eq!(written[..16], want[..]);
+    assert_eq!(error(&ask(4)).0, 400, "too short");
 }
 
 /// In the same way as those of networks: a track for each process.
