@@ -193,6 +193,11 @@ impl PlacedClient {
         times
     }
 
+    /// Bytes of the inputs and of the outputs that [`run`](Self::run) takes.
+    pub fn bytes(&self) -> [usize; 2] {
+        [self.inputs, self.outputs]
+    }
+
     /// Number of the device that it is on.
     pub fn node(&self) -> usize {
         self.seat.lock().0

@@ -80,7 +80,9 @@ impl From<ModelError> for Fault {
             ModelError::Device(error) => reason_of(error),
             ModelError::Refused { why, .. } => reason_of(why),
             ModelError::UnknownNetwork { .. } => Reason::NotFound,
-            ModelError::OutOfRange { .. } | ModelError::Length { .. } => Reason::Invalid,
+            ModelError::OutOfRange { .. }
+            | ModelError::Length { .. }
+            | ModelError::Unended { .. } => Reason::Invalid,
             ModelError::Memory { .. } => Reason::NoMemory,
             error if error.is_unsupported() => Reason::Unsupported,
             _ => Reason::File,

@@ -130,7 +130,8 @@ impl Placed {
         arrays: Vec<Bound<'py, PyUntypedArray>>,
     ) -> PyResult<(Bound<'py, PyTuple>, Timing)> {
         let (client, [inputs, outputs]) = (self.client.get()?, &*self.ports);
-        let mut given = vec![0; size(inputs)];
+        let bytes = client.bytes();
+        let mut given = vec![0; bytes[0]];
         for (port, array) in inputs.iter().zip(&arrays) {
             let bytes = array.getattr("nbytes")?.extract::<usize>()?;
             if bytes != port.bytes || !numpy::PyUntypedArrayMethods::is_c_contiguous(array) {
@@ -141,9 +142,9 @@ impl Placed {
             // SAFETY: its size was compared; it is only read.
             given[port.offset..][..bytes].copy_from_slice(unsafe { &*bytes_of(array, bytes) });
         }
-        let (client, bytes) = (client.clone(), size(outputs));
+        let client = client.clone();
         let run = move || {
-            let mut found = vec![0; bytes];
+            let mut found = vec![0; bytes[1]];
             client.run(&given, &mut found).map(|times| (times, found))
         };
         let (times, found) = in_thread(py, run)?.map_err(raised)?;
@@ -176,11 +177,4 @@ impl Placed {
         let client = self.client.get()?.clone();
         in_thread(py, move || client.close())
     }
-}
-
-/// Bytes of all, and of what lies between them.
-fn size(ports: &[PortSpec]) -> usize {
-    let end =
-        |port: &PortSpec| port.bound.map_or(0, |(_, size)| size + 8).max(port.offset + port.bytes);
-    ports.iter().map(end).max().unwrap_or(0)
 }

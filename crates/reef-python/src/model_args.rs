@@ -17,6 +17,7 @@ pub(crate) struct ModelArgs {
     weights: Option<PathBuf>,
     seed: u64,
     scales: Option<PathBuf>,
+    loop_bound: Option<usize>,
 }
 
 #[derive(FromPyObject)]
@@ -85,14 +86,14 @@ impl ModelArgs {
 
     /// Begins to open it.
     pub(crate) fn opened(&self) -> reef_any::Result<ModelBuilder<'_>> {
-        let Self { what, batch, input_size, shape, weights, seed, scales } = self;
+        let Self { what, batch, input_size, shape, weights, seed, scales, loop_bound } = self;
         let scales = scales.as_ref().map(Scales::load).transpose()?;
         let model = match what {
             ModelSource::Onnx(OnnxBytes(bytes, name)) => Model::from_onnx(bytes, name),
             ModelSource::Named(path) => Model::open(path).seed(*seed),
         };
         let model = model.input_size(*input_size).batch(*batch).scales(scales.as_ref());
-        let model = model.shapes(shape.clone().unwrap_or_default());
+        let model = model.shapes(shape.clone().unwrap_or_default()).loop_bound(*loop_bound);
         Ok(match weights {
             Some(file) => model.weights(file),
             None => model,

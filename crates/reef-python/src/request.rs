@@ -44,6 +44,7 @@ impl Started {
     /// Outputs of the request, which has ended: one, or a tuple of them.
     fn outputs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let ports = &self.lease.pool.outputs;
+        self.ensure_ended(py)?;
         let each: Vec<Bound<'py, PyAny>> = match self.form {
             Form::Numpy => {
                 let memory = self.lease.memory(End::Outputs, self.side);
@@ -71,6 +72,21 @@ impl Started {
             1 => Ok(each.into_iter().next().expect("there is one")),
             _ => Ok(PyTuple::new(py, each)?.into_any()),
         }
+    }
+}
+
+impl Started {
+    /// Refuses outputs without meaning, of a request in which a loop did not end within its bound.
+    fn ensure_ended(&self, py: Python<'_>) -> PyResult<()> {
+        let memory = self.lease.memory(End::Outputs, self.side);
+        for (offset, name) in &self.lease.pool.checks {
+            let mut left = [0; 8];
+            read_memory(py, memory, *offset, &mut left)?;
+            if i64::from_le_bytes(left) != 0 {
+                return Err(raised(reef::models::Error::Unended { at: name.clone() }.into()));
+            }
+        }
+        Ok(())
     }
 }
 

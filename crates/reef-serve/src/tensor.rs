@@ -35,6 +35,8 @@ pub(crate) struct TensorInfos {
     pub(crate) each: Vec<TensorInfo>,
     /// Size of all tensors, including the gaps between them.
     pub(crate) bytes: usize,
+    /// True if a loop may not end within its bound: the outputs have no values then.
+    pub(crate) has_checks: bool,
 }
 
 impl TensorInfos {
@@ -50,7 +52,8 @@ impl TensorInfos {
             },
             texts: port.texts.clone(),
         };
-        Self { each: ports.iter().map(info).collect(), bytes: ports.bytes() }
+        let has_checks = ports.checks().next().is_some();
+        Self { each: ports.iter().map(info).collect(), bytes: ports.bytes(), has_checks }
     }
 
     /// Returns the index of the tensor called `name`.
@@ -71,9 +74,12 @@ impl TensorInfos {
         self.each.iter().map(|info| info.name.as_str()).collect()
     }
 
-    /// True if it is a single tensor of FP32, whose size is known.
+    /// True if it is a single tensor of FP32, whose size is known, and which has values after each
+    /// request.
     pub(crate) fn is_floats(&self) -> bool {
-        matches!(&*self.each, [info] if info.element == Some(Element::F32) && info.bound.is_none())
+        let is_float =
+            |info: &TensorInfo| info.element == Some(Element::F32) && info.bound.is_none();
+        !self.has_checks && matches!(&*self.each, [info] if is_float(info))
     }
 
     /// Returns the tensors as in metadata: -1 is a size that data decide.

@@ -207,6 +207,16 @@ pub enum Error {
         /// The inputs.
         inputs: Vec<String>,
     },
+    /// A loop that data end did not end within its bound, in an inference whose outputs are without
+    /// meaning.
+    #[error(
+        "{at}: data have not ended the loop by then: read the file with a higher bound of its loops \
+         (`loop_bound`)"
+    )]
+    Unended {
+        /// Name of the loop, and the bound.
+        at: String,
+    },
     /// The device refused.
     #[error(transparent)]
     Device(#[from] reef_core::Error),

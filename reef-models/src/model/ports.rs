@@ -38,6 +38,16 @@ pub enum Extent {
     },
     /// The port is itself the size of another one.
     Size,
+    /// The port is one int64, which isn't 0 after an inference in which a loop did not end within
+    /// its bound: the outputs are without meaning then. Its name says which loop, and the bound.
+    Check,
+}
+
+impl Extent {
+    /// Returns whether the network has the port for itself, so that the file has none of its name.
+    pub fn is_internal(self) -> bool {
+        matches!(self, Self::Size | Self::Check)
+    }
 }
 
 impl Port {
@@ -85,6 +95,8 @@ pub struct Ports {
     each: Vec<(usize, Port)>,
     /// Ports that are sizes of others.
     sizes: Vec<(usize, Port)>,
+    /// Ports that say whether loops ended.
+    checks: Vec<(usize, Port)>,
     bytes: usize,
 }
 
@@ -97,6 +109,7 @@ impl Ports {
             laid.bytes = offset.saturating_add(port.spec.bytes());
             match port.extent {
                 Extent::Size => laid.sizes.push((offset, port)),
+                Extent::Check => laid.checks.push((offset, port)),
                 Extent::Fixed | Extent::Bounded { .. } => laid.each.push((offset, port)),
             }
         }
@@ -113,24 +126,31 @@ impl Ports {
         self.each.get(index).map(|(offset, port)| (*offset, port))
     }
 
-    /// First byte of a storage, if it is that of a port or of the size of one.
+    /// First byte of a storage, if it is that of a port, of the size of one or of a check.
     pub(crate) fn offset_of(&self, storage: usize) -> Option<usize> {
-        let mut all = self.each.iter().chain(&self.sizes);
-        Some(all.find(|(_, port)| port.storage == storage)?.0)
+        Some(self.all().find(|(_, port)| port.storage == storage)?.0)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &(usize, Port)> {
+        self.each.iter().chain(&self.sizes).chain(&self.checks)
+    }
+
+    /// Ports that say whether loops ended ([`Extent::Check`]), each with its first byte.
+    pub fn checks(&self) -> impl ExactSizeIterator<Item = (usize, &Port)> {
+        self.checks.iter().map(|(offset, port)| (*offset, port))
     }
 
     /// First byte of the size that an inference decides for `port`: one int64.
     pub fn size_of(&self, port: &Port) -> Option<usize> {
         match port.extent {
             Extent::Bounded { size, .. } => self.offset_of(size),
-            Extent::Fixed | Extent::Size => None,
+            Extent::Fixed | Extent::Size | Extent::Check => None,
         }
     }
 
-    /// First byte and bytes of each port, and of the sizes of some.
+    /// First byte and bytes of each port, of the sizes of some, and of checks.
     pub fn ranges(&self) -> impl Iterator<Item = (usize, usize)> {
-        let all = self.each.iter().chain(&self.sizes);
-        all.map(|(offset, port)| (*offset, port.spec.bytes()))
+        self.all().map(|(offset, port)| (*offset, port.spec.bytes()))
     }
 
     /// Number of ports.
@@ -193,5 +213,20 @@ mod tests {
         let ports = Ports::new([port(0), size]);
         let (_, bounded) = ports.get(0).unwrap();
         assert_eq!((ports.len(), ports.size_of(bounded), ports.bytes()), (1, Some(64), 70));
+    }
+
+    #[test]
+    fn check_is_no_tensor_of_the_file_but_has_its_bytes() {
+        let port = |storage, extent| Port {
+            name: String::new(),
+            spec: Spec { element: Element::I64, dims: vec![] },
+            storage,
+            extent,
+            texts: None,
+        };
+        let ports = Ports::new([port(3, Extent::Fixed), port(7, Extent::Check)]);
+        let checks: Vec<_> = ports.checks().map(|(offset, port)| (offset, port.storage)).collect();
+        assert_eq!((ports.len(), checks, ports.offset_of(7)), (1, vec![(64, 7)], Some(64)));
+        assert_eq!(ports.ranges().collect::<Vec<_>>(), [(0, 8), (64, 8)]);
     }
 }

@@ -56,6 +56,8 @@ pub(crate) struct ReadOptions {
     /// Inputs of which [`values`](Self::values) have become constants stay inputs, which nothing
     /// reads.
     pub(crate) keeps_inputs: bool,
+    /// Iterations after which loops that data end have ended.
+    pub(crate) loop_bound: Option<usize>,
 }
 
 /// A file that is read.
@@ -378,6 +380,7 @@ impl ReadOptions {
             batch: self.batch,
             size: self.size,
             keeps_inputs: self.keeps_inputs,
+            loop_bound: self.loop_bound,
             ..TensorOptions::default()
         }
     }

@@ -320,6 +320,14 @@ impl ModelBuilder<'_> {
         kept
     }
 
+    /// Iterations after which a `Loop` of an ONNX file has ended, if data end it. Unless it is
+    /// said, this is the loop's trip count if that is known and at most 16,384, and 64 otherwise.
+    /// All of them are computed. A request that needs more has no outputs: [`Error::Unended`].
+    pub fn loop_bound(mut self, iterations: impl Into<Option<usize>>) -> Self {
+        self.onnx.loop_bound = iterations.into();
+        self
+    }
+
     /// As [`read`](Self::read). If values of inputs decide about shapes and were not given, those
     /// of up to 16 integers or truth values are 0, or 1 if the network can't have 0. These inputs
     /// stay inputs, as with [`kept_values`](Self::kept_values).
@@ -384,12 +392,13 @@ impl ModelBuilder<'_> {
         Ok(found.chosen(&self.options()))
     }
 
-    /// Refuses shapes for what isn't an ONNX file.
+    /// Refuses shapes and a bound of loops for what isn't an ONNX file.
     fn check_takes_no_shapes(&self, what: &str) -> Result<()> {
-        if self.onnx.shapes.is_empty() {
-            return Ok(());
-        }
-        let why = "no ONNX file, so its sizes are its own".into();
+        let why = match (self.onnx.shapes.is_empty(), self.onnx.loop_bound) {
+            (true, None) => return Ok(()),
+            (true, Some(_)) => "no ONNX file, so it has no loops to bound".into(),
+            (false, _) => "no ONNX file, so its sizes are its own".into(),
+        };
         Err(Error::Kind { file: what.into(), why })
     }
 

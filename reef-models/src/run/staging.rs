@@ -52,8 +52,8 @@ impl<D: Operators> Network<D> {
     ///
     /// `Tensor` if the network has other outputs; an error of the device.
     pub fn staged_output(&self) -> Result<Vec<f32>> {
-        only_floats(&self.memory.outputs, "output")?;
-        let mut bytes = vec![0; self.outputs().bytes()];
+        let port = only_floats(&self.memory.outputs, "output")?;
+        let mut bytes = vec![0; port.spec.bytes()];
         self.read_staged(0, &mut bytes)?;
         Ok(bytes.as_chunks().0.iter().map(|&word| f32::from_le_bytes(word)).collect())
     }
@@ -118,14 +118,36 @@ impl<D: Operators> Network<D> {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`stage_bytes`](Self::stage_bytes).
+    /// Returns the errors of [`stage_bytes`](Self::stage_bytes) and of
+    /// [`ensure_ended`](Self::ensure_ended).
     pub fn read_staged(&self, offset: usize, data: &mut [u8]) -> Result<()> {
         inside("output bytes", offset, data.len(), self.outputs().bytes())?;
+        self.ensure_ended()?;
+        if data.is_empty() {
+            return Ok(());
+        }
         Ok(self.device.read(&self.memory.outputs.host, offset, data)?)
     }
 }
 
 impl<D: Operators> Network<D> {
+    /// Refuses the outputs of the last completed inference if a loop did not end within its bound,
+    /// as the [checks](Ports::checks) that it copied out say.
+    ///
+    /// # Errors
+    ///
+    /// `Unended`, with the loop; an error of the device.
+    pub fn ensure_ended(&self) -> Result<()> {
+        for (offset, port) in self.outputs().checks() {
+            let mut left = [0; 8];
+            self.device.read(&self.memory.outputs.host, offset, &mut left)?;
+            if i64::from_le_bytes(left) != 0 {
+                return Err(Error::Unended { at: port.name.clone() });
+            }
+        }
+        Ok(())
+    }
+
     /// With what [`inference`](Self::inference) begins: the copy of all inputs from the host;
     /// `None` if there are none.
     pub fn copy_in(&self) -> Option<Command<D>> {

@@ -222,14 +222,17 @@ impl<'a> Builder<'a> {
 
     /// The network that makes `outputs`, without steps that none of them needs.
     pub(crate) fn finish(self, name: &str, outputs: Vec<(String, Value)>) -> Result<TensorModel> {
-        self.finish_bounded(name, outputs.into_iter().map(|(name, value)| (name, value, None)))
+        let outputs = outputs.into_iter().map(|(name, value)| (name, value, None));
+        self.finish_bounded(name, outputs, Vec::new())
     }
 
-    /// As [`finish`](Self::finish), of outputs of which data may decide one size.
+    /// As [`finish`](Self::finish), of outputs of which data may decide one size, and numbers that
+    /// are 0 unless a loop of this name would go on.
     pub(crate) fn finish_bounded(
         mut self,
         name: &str,
         outputs: impl IntoIterator<Item = (String, Value, Option<Bound>)>,
+        checks: Vec<(String, Value)>,
     ) -> Result<TensorModel> {
         let (mut ports, mut sizes): (Vec<Port>, Vec<Port>) = (Vec::new(), Vec::new());
         let mut free = vec![false; self.storages.len()];
@@ -249,6 +252,11 @@ impl<'a> Builder<'a> {
             ports.push(port);
         }
         ports.extend(sizes);
+        for (name, left) in checks {
+            let storage = self.own_storage(&left, &mut free)?;
+            let (extent, texts) = (Extent::Check, None);
+            ports.push(Port { name, spec: left.spec, storage, extent, texts });
+        }
         let needed = self.needed(&ports);
         self.steps.retain(|step| needed[step.writes]);
         let known: HashSet<usize> = self.constants.iter().map(|(storage, _)| *storage).collect();

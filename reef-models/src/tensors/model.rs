@@ -88,7 +88,8 @@ impl TensorModel {
     ///
     /// # Errors
     ///
-    /// `Tensor` if an input is missing or of another type or length than the network's.
+    /// `Tensor` if an input is missing or of another type or length than the network's, `Unended`
+    /// if a loop would go on beyond its bound.
     pub fn execute(&self, inputs: &[Array]) -> Result<Vec<Array>> {
         let mut held: Vec<Option<Array>> = vec![None; self.storages.len()];
         for (k, port) in self.inputs.iter().enumerate() {
@@ -108,7 +109,13 @@ impl TensorModel {
             let made = step.op.compute(&values, all, &|| false)?;
             held[step.writes] = made;
         }
-        let ports = self.outputs.iter().filter(|port| port.extent != Extent::Size);
+        for port in self.outputs.iter().filter(|port| port.extent == Extent::Check) {
+            let left = held[port.storage].as_ref().ok_or_else(|| unwritten(&port.name))?;
+            if left.values().to_i64()[0] != 0 {
+                return Err(Error::Unended { at: port.name.clone() });
+            }
+        }
+        let ports = self.outputs.iter().filter(|port| !port.extent.is_internal());
         ports.map(|port| output_of(port, &mut held).ok_or_else(|| unwritten("output"))).collect()
     }
 

@@ -26,16 +26,21 @@ pub(crate) struct Sizes {
     /// models, each that has the name.
     #[arg(long, value_name = "NAME=1,3,224,224", value_parser = shape)]
     pub(crate) shape: Vec<(String, Vec<usize>)>,
+    /// Iterations after which loops of an ONNX file that data end have ended [default: the trip
+    /// count or 64].
+    #[arg(long, value_name = "N")]
+    pub(crate) loop_bound: Option<usize>,
 }
 
 impl Sizes {
     /// Begins to open a network that all of them are for.
     pub(crate) fn opened<'a>(&self, network: impl AsRef<Path>) -> ModelBuilder<'a> {
-        Model::open(network).input_size(self.size).shapes(self.shape.iter().cloned())
+        let model = Model::open(network).input_size(self.size).loop_bound(self.loop_bound);
+        model.shapes(self.shape.iter().cloned())
     }
 
     pub(crate) fn is_given(&self) -> bool {
-        self.size.is_some() || !self.shape.is_empty()
+        self.size.is_some() || !self.shape.is_empty() || self.loop_bound.is_some()
     }
 
     /// Shapes by names that a network has.
@@ -84,7 +89,9 @@ fn names_of(network: &str) -> models::Result<BTreeSet<String>> {
 /// Reads a network by its name, its folder or its ONNX file, for one image at a time.
 pub(crate) fn open(network: &str, sizes: &Sizes) -> models::Result<Model> {
     let shapes = sizes.shapes_of(network)?;
-    Model::open(network).input_size(sizes.size).seed(WEIGHTS.0).shapes(shapes).read_usual()
+    let bound = sizes.loop_bound.filter(|_| onnx::file_of(network).is_some());
+    let model = Model::open(network).input_size(sizes.size).seed(WEIGHTS.0);
+    model.shapes(shapes).loop_bound(bound).read_usual()
 }
 
 /// Reads files of `reef model calibrate`, each of another one of these networks.

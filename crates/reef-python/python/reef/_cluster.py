@@ -106,9 +106,10 @@ class Cluster:
         weights: str | os.PathLike[str] | None = None,
         seed: int = 0,
         scales: str | os.PathLike[str] | None = None,
+        loop_bound: int | None = None,
     ) -> ClusterNetwork:
         """Reads a network; see `Device.load`. A size that stays open is 1, or another usual one."""
-        source = source_of(what, batch, input_size, shape, weights, seed, scales)
+        source = source_of(what, batch, input_size, shape, weights, seed, scales, loop_bound)
         return ClusterNetwork(self._cluster.load(source))
 
     def real_time(

@@ -235,6 +235,7 @@ class Device(Closing):
         weights: str | os.PathLike[str] | None = None,
         seed: int = 0,
         scales: str | os.PathLike[str] | None = None,
+        loop_bound: int | None = None,
         instances: int = 8,
     ) -> Network:
         """Loads a network: an .onnx file, the bytes of one, a folder of `reef model import`, or a name
@@ -245,14 +246,16 @@ class Device(Closing):
         stay open are -1 in `Network.inputs`: requests choose them. A network that is built by name has
         weights of the file `weights`, or made-up ones of `seed`. At most `instances` requests of it can be on
         their way, for each set of sizes that requests chose. `scales`, a file of `reef model calibrate`, gives it numbers of 8 bits between
-        its steps, on a device that has kernels for these.
+        its steps, on a device that has kernels for these. `loop_bound`: iterations after which loops of
+        an ONNX file that data end have ended; 64 if it is None and the loop has no trip count. A request
+        that needs more raises InvalidError.
 
         Raises NotFoundError for an unknown name, FileError for a file that can't be read or is not what
         it should be, and InvalidError for a size or a batch that the network can't have. Raises
         UnsupportedError for an ONNX file with something that REEF doesn't read, and for what the device
         has no kernels for, such as `scales`. Raises OutOfMemoryError.
         """
-        source = source_of(what, batch, input_size, shape, weights, seed, scales)
+        source = source_of(what, batch, input_size, shape, weights, seed, scales, loop_bound)
         return Network(self._device.load(source, whole("instances", instances, 1)))
 
     def real_time(

@@ -49,6 +49,7 @@ class Source(NamedTuple):
     weights: str | os.PathLike[str] | None = None
     seed: int = 0
     scales: str | os.PathLike[str] | None = None
+    loop_bound: int | None = None
 
 
 def source_of(
@@ -59,6 +60,7 @@ def source_of(
     weights: str | os.PathLike[str] | None,
     seed: int,
     scales: str | os.PathLike[str] | None,
+    loop_bound: int | None,
 ) -> Source:
     found = (what, "model") if isinstance(what, bytes) else _path("what", what)
     sizes = None if shape is None else {name: _sizes(name, each) for name, each in shape.items()}
@@ -70,6 +72,7 @@ def source_of(
         None if weights is None else _path("weights", weights),
         whole("seed", seed),
         None if scales is None else _path("scales", scales),
+        None if loop_bound is None else whole("loop_bound", loop_bound),
     )
 
 

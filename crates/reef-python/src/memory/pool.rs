@@ -17,6 +17,9 @@ pub(crate) struct Pool {
     pub(crate) name: String,
     pub(crate) inputs: Vec<PortSpec>,
     pub(crate) outputs: Vec<PortSpec>,
+    /// First byte, among the outputs, of each number that isn't 0 if a loop did not end, and the
+    /// loop.
+    pub(crate) checks: Vec<(usize, String)>,
     first: Arc<Network>,
     max_instances: usize,
     state: Mutex<State>,
@@ -36,10 +39,13 @@ impl Pool {
         let first = Arc::new(first);
         let free = vec![first.clone()];
         let state = State { made: 1, free, abandoned: Vec::new(), outputs: Vec::new() };
+        let checks = first.outputs().checks();
+        let checks = checks.map(|(offset, port)| (offset, port.name.clone())).collect();
         Self {
             name,
             inputs: PortSpec::of(first.inputs()),
             outputs: PortSpec::of(first.outputs()),
+            checks,
             first,
             max_instances,
             state: Mutex::new(state),

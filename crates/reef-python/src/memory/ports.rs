@@ -38,7 +38,7 @@ impl PortSpec {
             bytes: port.spec.bytes(),
             bound: match port.extent {
                 Extent::Bounded { axis, .. } => ports.size_of(port).map(|offset| (axis, offset)),
-                Extent::Fixed | Extent::Size => None,
+                Extent::Fixed | Extent::Size | Extent::Check => None,
             },
             descr: PyOnceLock::new(),
             texts: port.texts.clone(),

@@ -42,6 +42,9 @@ pub(super) struct Description {
     /// Shapes of networks that are created at the load, for open sizes, by names of inputs. Clients
     /// of the local path use the first one.
     pub(super) shapes: Vec<BTreeMap<String, Vec<usize>>>,
+    /// Iterations after which loops of an ONNX file that data end have ended; default: the trip
+    /// count, or 64.
+    pub(super) loop_bound: Option<usize>,
     /// Outputs that are inputs of a sequence's next request, and stay on the device. A process has
     /// sequences if one of the next two keys is set.
     pub(super) state: Vec<StatePair>,
@@ -211,6 +214,7 @@ impl Description {
             ("seed", self.seed.is_some()),
             ("scales", self.scales.is_some()),
             ("shapes", !self.shapes.is_empty()),
+            ("loop_bound", self.loop_bound.is_some()),
             ("measure", self.measure),
             ("residency", self.residency == ResidencyKind::OnDemand),
         ];

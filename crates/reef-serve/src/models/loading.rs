@@ -257,6 +257,9 @@ fn check_outputs(spec: &ModelSpec, variants: &Variants, shapes: &Shapes) -> Resu
     else {
         return Ok(());
     };
+    if variant.outputs.has_checks {
+        return Err(not_batched(spec, "data decide how long a loop runs, for all rows at once"));
+    }
     let mut outputs = variant.outputs.each.iter();
     let has_rows =
         |info: &&TensorInfo| info.shape.first() == Some(&(rows as i64)) && info.bound.is_none();

@@ -28,8 +28,9 @@ pub(crate) enum ModelSource {
     Seeded { network: String, seed: u64 },
     /// A built-in network with the weights of a `.param` or `.safetensors` file.
     Weights { network: String, file: PathBuf },
-    /// A network's folder, an ONNX file, or weights whose file names their network.
-    Whole(PathBuf),
+    /// A network's folder, an ONNX file, or weights whose file names their network; and the bound
+    /// of its loops.
+    Whole(PathBuf, Option<usize>),
     /// A folder as REEF publishes it, with kernels as source.
     Program(PathBuf),
     /// A program that answers requests itself.
@@ -69,7 +70,7 @@ impl ModelSource {
             Some(_) => wrong("the file defines its network: model.toml must not name one"),
             None if description.seed.is_some() => wrong("a seed requires a network"),
             None if is("param") => wrong("model.toml must name its network"),
-            None => Ok(Self::Whole(file)),
+            None => Ok(Self::Whole(file, description.loop_bound)),
         }
     }
 
@@ -93,8 +94,9 @@ impl ModelSource {
             }
             Self::Program(path) => (with(Model::open(path).seed(PROGRAM_SEED)), path),
             Self::Weights { network, file } => (with(Model::open(network).weights(file)), file),
-            Self::Whole(path) => {
-                (with(Model::open(path).kept_values(values)).and_then(without_kernels), path)
+            Self::Whole(path, bound) => {
+                let model = Model::open(path).loop_bound(*bound).kept_values(values);
+                (with(model).and_then(without_kernels), path)
             }
             Self::Process(_) => return Err(Error::Unimplemented("a process as a network".into())),
         };
@@ -117,7 +119,7 @@ impl ModelSource {
         budget: &Budget,
     ) -> Result<Option<Declaration>> {
         Ok(match self {
-            Self::Whole(path) if onnx::file_of(path).is_some() => {
+            Self::Whole(path, _) if onnx::file_of(path).is_some() => {
                 let file = onnx::file_of(path).unwrap_or_default();
                 let declared = onnx::declared(&file, budget).map_err(|e| read_error(path, e))?;
                 Declaration::of(declared, shapes)
@@ -138,7 +140,7 @@ impl ModelSource {
         batch: Option<usize>,
         budget: &dyn Fn() -> Budget,
     ) {
-        let Self::Whole(path) = self else { return };
+        let Self::Whole(path, bound) = self else { return };
         if onnx::file_of(path).is_none() || !declaration.may_choose_values() {
             return;
         }
@@ -147,7 +149,7 @@ impl ModelSource {
             declaration.reset_values(usual);
             loop {
                 let model = Model::open(path).input_size(size).batch(batch).budget(&budget());
-                let model = model.shapes(shapes.clone());
+                let model = model.shapes(shapes.clone()).loop_bound(*bound);
                 match model.kept_values(&declaration.values(None)).read() {
                     Ok(_) => return,
                     Err(models::Error::Unbound { inputs, .. })
@@ -171,7 +173,7 @@ impl ModelSource {
     fn network(&self) -> Option<&str> {
         match self {
             Self::Seeded { network, .. } | Self::Weights { network, .. } => Some(network),
-            Self::Whole(path) => models::weights_of(path),
+            Self::Whole(path, _) => models::weights_of(path),
             Self::Program(_) | Self::Process(_) => None,
         }
     }
@@ -188,11 +190,12 @@ impl ModelSource {
         size: Option<usize>,
         budget: &Budget,
     ) -> Result<Model> {
-        if let Self::Whole(path) = self
+        if let Self::Whole(path, bound) = self
             && onnx::file_of(path).is_some()
         {
             let names = declaration.inputs.iter().map(|input| input.name.clone());
             let model = Model::open(path).shapes(names.zip(shapes.iter().cloned()));
+            let model = model.loop_bound(*bound);
             let model = model.kept_values(&declaration.values(Some(shapes)));
             return model.budget(budget).read().map_err(|error| read_error(path, error));
         }

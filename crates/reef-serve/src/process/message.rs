@@ -233,7 +233,7 @@ pub(super) fn declared(which: &str, tensors: Vec<Declared>) -> Result<TensorInfo
             "{which} must have names of their own, got {:?} twice",
             short(twice[0])
         ))),
-        None => Ok(TensorInfos { each, bytes: 0 }),
+        None => Ok(TensorInfos { each, bytes: 0, has_checks: false }),
     }
 }
 

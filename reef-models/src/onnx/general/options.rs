@@ -21,6 +21,8 @@ pub(crate) struct TensorOptions {
     pub(crate) values: BTreeMap<String, (Vec<usize>, Array)>,
     /// Inputs whose values are given stay inputs, which nothing reads.
     pub(crate) keeps_inputs: bool,
+    /// Iterations after which loops that data end have ended, if the caller says so.
+    pub(crate) loop_bound: Option<usize>,
     /// Size that is taken otherwise, for all but the first, which is 1 then.
     pub(crate) guess: usize,
     /// Set if a size was left open otherwise.
@@ -49,6 +51,7 @@ impl Default for TensorOptions {
             size: None,
             values: BTreeMap::new(),
             keeps_inputs: false,
+            loop_bound: None,
             guess: 1,
             guessed: Cell::new(false),
         }

@@ -1,22 +1,49 @@
 //! `Loop` and `Scan`, whose bodies are read again for each iteration.
 //!
-//! So their number must be known when the network is read: by constants, by shapes, or as a bound.
-//! An iteration that data may end sooner is computed, and its results are taken if it was reached.
+//! Their number is known when the network is read, by constants or shapes, or it has a bound. An
+//! iteration that data may end sooner is computed, and its results are taken if it was reached. A
+//! check says after the inference whether the loop would have gone on.
 
 use super::call::{Outer, attribute_of, int_of};
 use super::stored::element;
 use super::walk::{ITEM, NodeResult, Scope, Walk, body, selected};
+use crate::model::ports::Port;
 use crate::onnx::fault::{Fault, Result, beyond};
 use crate::onnx::file::{Dimension, GraphFile, NodeFile, ValueFile};
 use crate::onnx::node::name_of;
 use crate::tensors::axes::{axis, size};
 use crate::tensors::builder::Builder;
-use crate::tensors::value::Value;
-use reef_op::tensor::{Array, Binary, Domain, Element, Spec, Truth};
+use crate::tensors::value::{Bound, Value};
+use reef_op::tensor::{Array, Binary, Domain, Element, FoldKind, Spec, Truth};
 use std::collections::HashMap;
 
 /// Maximum number of iterations of all loops of a file.
 pub(super) const MAX_ITERATIONS: usize = 1 << 14;
+
+/// Iterations after which a loop that data end has ended, if neither its trip count nor the caller
+/// says so.
+const LOOP_BOUND: usize = 64;
+
+/// Most integers of an input that decides about a trip count and is given when the network is read.
+const MAX_GIVEN: usize = 16;
+
+/// Trip count of a loop.
+enum Trips {
+    Endless,
+    Known(usize),
+    /// One integer that data decide.
+    Open(Value),
+}
+
+impl Trips {
+    /// The number, if it is known and a bound for the loop.
+    fn bound(&self) -> Option<usize> {
+        match self {
+            Self::Known(most) => Some(*most).filter(|&most| most <= MAX_ITERATIONS),
+            Self::Endless | Self::Open(_) => None,
+        }
+    }
+}
 
 /// A body with the names around it.
 struct Body<'a, 's> {
@@ -34,7 +61,8 @@ struct Turn {
 }
 
 impl<'a> Walk<'a, '_> {
-    /// Results of a `Loop`: operands are the trip count, the condition, and the state.
+    /// Results of a `Loop`: operands are the trip count, the condition, and the state. `bounds` gets
+    /// the sizes of them that data decide.
     pub(super) fn repeated(
         &mut self,
         node: &'a NodeFile<'a>,
@@ -42,38 +70,64 @@ impl<'a> Walk<'a, '_> {
         scope: &Scope<'a, '_>,
         outer: &Outer<'a>,
         depth: usize,
+        bounds: &mut HashMap<&'a str, Bound>,
     ) -> Result<Vec<NodeResult>, Fault> {
         let fault = |why| Fault::at_node(name_of(node), node.op, why);
         let body = self.body(node, scope, outer, depth)?;
         let state = self.first_state(node, operands).map_err(fault)?;
         let fixed = state.len() + 2;
         body.ensure_ports(fixed, state.len() + 1).map_err(fault)?;
-        let most = self.trip_count(operands.first().copied().flatten()).map_err(fault)?;
+        let trips = self.trip_count(operands.first().copied().flatten()).map_err(fault)?;
         let mut condition = match operands.get(1).copied().flatten() {
             Some(given) => given.clone(),
             None => self.truth(true).map_err(fault)?,
         };
+        let first = state.len() + 1;
+        let gives_rows = body.graph.outputs.len() > first;
+        let asked = self.options.loop_bound;
+        let most = asked.or(trips.bound()).unwrap_or(LOOP_BOUND);
         let mut turn = Turn { state, given: Vec::new() };
-        let mut count = 0;
-        while most.is_none_or(|most| count < most) {
-            match known_condition(&condition).map_err(fault)? {
-                Some(true) => {}
-                Some(false) => break,
-                None => {
-                    self.ensure_bounded(&body, most, &condition, turn.state.len()).map_err(fault)?
-                }
+        let (mut count, mut open) = (0, Vec::new());
+        while !matches!(trips, Trips::Known(trips) if count >= trips) {
+            if let Trips::Open(trips) = &trips {
+                condition = self.within(&condition, count, trips).map_err(fault)?;
             }
-            let made = self.iteration(&body, count, &condition, &turn.state)?;
-            condition = self.advance(&mut turn, &condition, made).map_err(fault)?;
+            let is_known = match known_condition(&condition).map_err(fault)? {
+                Some(false) => break,
+                Some(true) => true,
+                None if count >= most => {
+                    self.check_ended(node, most, &condition).map_err(fault)?;
+                    break;
+                }
+                None => false,
+            };
+            if !is_known {
+                if asked.is_none() && (gives_rows || trips.bound().is_none()) {
+                    self.ensure_open(&condition, 1).map_err(fault)?;
+                }
+                open.push(condition.clone());
+                self.guards.push((condition.clone(), true));
+            }
+            let made = self.iteration(&body, count, &condition, &turn.state);
+            if !is_known {
+                self.guards.pop();
+            }
+            condition = self.advance(&mut turn, &condition, made?).map_err(fault)?;
             count += 1;
         }
-        let first = turn.state.len() + 1;
-        let stacked = if count == 0 && body.graph.outputs.len() > first {
+        let stacked = if count == 0 && gives_rows {
+            let checks = self.checks.len();
             let made = self.iteration(&body, 0, &condition, &turn.state);
+            self.checks.truncate(checks); // it never runs
             self.of_none(&body, made, first, &[])?
         } else {
             stacked(&mut self.builder, &turn.given, &[]).map_err(fault)?
         };
+        if gives_rows && !open.is_empty() {
+            let size = self.reached(count - open.len(), &open).map_err(fault)?;
+            let rows = node.outputs.iter().skip(turn.state.len()).filter(|name| !name.is_empty());
+            bounds.extend(rows.map(|&name| (name, Bound { axis: 0, size: size.clone() })));
+        }
         Ok(turn.state.into_iter().chain(stacked.into_iter().map(NodeResult::Tensor)).collect())
     }
 
@@ -108,41 +162,93 @@ impl<'a> Walk<'a, '_> {
         Ok(Body { node, graph, scope, outer, depth })
     }
 
-    fn trip_count(&mut self, given: Option<&Value>) -> Result<Option<usize>> {
-        let Some(given) = given else { return Ok(None) };
-        let Some(known) = given.known_values().filter(|known| known.array.len() == 1) else {
-            self.unbound = self.builder.roots(given);
-            return Err(beyond(
-                "the trip count must be one number that is known when the network is read: \
-                        fix it when the file is exported, or give the inputs that decide it",
-            ));
-        };
-        Ok(Some(known.array.values().to_i64()[0].max(0) as usize))
+    fn trip_count(&mut self, given: Option<&Value>) -> Result<Trips> {
+        let Some(given) = given else { return Ok(Trips::Endless) };
+        if given.spec.elements() != 1 {
+            return Err(format!("the trip count must be one number, got {}", given.spec));
+        }
+        if let Some(known) = given.known_values() {
+            return Ok(Trips::Known(known.array.values().to_i64()[0].max(0) as usize));
+        }
+        if self.options.loop_bound.is_none() {
+            self.ensure_open(given, MAX_GIVEN)?;
+        }
+        Ok(Trips::Open(given.clone()))
     }
 
-    /// Refuses a loop that data ends and nothing else does, and one whose results have a length
-    /// that data decides.
-    fn ensure_bounded(
-        &mut self,
-        body: &Body<'a, '_>,
-        most: Option<usize>,
-        condition: &Value,
-        state: usize,
-    ) -> Result<()> {
-        if body.graph.outputs.len() > state + 1 {
-            self.unbound = self.builder.roots(condition);
-            return Err(beyond(
-                "data decide about the length of its outputs: fix the number of iterations \
-                        when the file is exported",
-            ));
+    /// Refuses a value that follows from inputs of at most `len` integers or truth values: given
+    /// when the network is read, they say how many iterations there are.
+    fn ensure_open(&mut self, value: &Value, len: usize) -> Result<()> {
+        let roots = self.builder.roots(value);
+        let is_small = |port: &Port| {
+            let Spec { element, .. } = &port.spec;
+            let is_whole = matches!(element, Element::Bool | Element::I32 | Element::I64);
+            is_whole && port.spec.elements() <= len
+        };
+        let inputs = self.builder.inputs();
+        let is_given =
+            |name: &String| inputs.iter().any(|port| port.name == *name && is_small(port));
+        if roots.is_empty() || !roots.iter().all(is_given) {
+            return Ok(());
         }
-        match most.filter(|&most| most <= MAX_ITERATIONS) {
-            Some(_) => Ok(()),
-            None => Err(beyond(&format!(
-                "data decide about the number of iterations: give it a trip count of at most \
-                 {MAX_ITERATIONS}"
-            ))),
+        self.unbound = roots;
+        Err(beyond(
+            "inputs decide about the number of iterations: give their values, or a bound of the \
+             loop (`loop_bound`)",
+        ))
+    }
+
+    /// The condition of iteration `count`, of at most `trips`.
+    fn within(&mut self, condition: &Value, count: usize, trips: &Value) -> Result<Value> {
+        let number = self.builder.whole(Vec::new(), vec![count as i64])?;
+        let trips = self.builder.reshape(trips, Vec::new())?;
+        let condition = self.builder.reshape(condition, Vec::new())?;
+        let inputs = [&number, &trips, &condition];
+        self.builder.map_in(Domain::I64, Element::Bool, &inputs, |w| {
+            let (number, trips, condition) = (w.input(0), w.input(1), w.input(2));
+            let is_within = w.bin(Binary::Less, number, trips);
+            w.bin(Binary::Min, is_within, condition)
+        })
+    }
+
+    /// Notes that a loop must have ended by its bound, if what is around it is reached.
+    fn check_ended(&mut self, node: &NodeFile<'_>, most: usize, condition: &Value) -> Result<()> {
+        let name = format!("node {:?} (Loop): {most} iterations", name_of(node));
+        let condition = self.builder.reshape(condition, Vec::new())?;
+        let mut left = self.builder.cast(&condition, Element::I64)?;
+        for (guard, holds) in &self.guards {
+            let guard = self.builder.reshape(guard, Vec::new())?;
+            let none = self.builder.whole(Vec::new(), vec![0])?;
+            left =
+                self.builder.map_in(Domain::I64, Element::I64, &[&guard, &left, &none], |w| {
+                    let (guard, left, none) = (w.input(0), w.input(1), w.input(2));
+                    let [reached, other] = if *holds { [left, none] } else { [none, left] };
+                    w.select(guard, reached, other)
+                })?;
         }
+        match self.checks.iter_mut().find(|(of, _)| *of == name) {
+            Some((_, other)) => {
+                let both = [&*other, &left];
+                *other = self.builder.map_in(Domain::I64, Element::I64, &both, |w| {
+                    let (a, b) = (w.input(0), w.input(1));
+                    w.bin(Binary::Max, a, b)
+                })?;
+            }
+            None => self.checks.push((name, left)),
+        }
+        Ok(())
+    }
+
+    /// Number of iterations that were reached: the first ones, and others as their conditions say.
+    fn reached(&mut self, first: usize, open: &[Value]) -> Result<Value> {
+        let mut each = vec![self.builder.whole(vec![1], vec![first as i64])?];
+        for condition in open {
+            let condition = self.builder.reshape(condition, vec![1])?;
+            each.push(self.builder.cast(&condition, Element::I64)?);
+        }
+        let all = self.builder.concat(&each.iter().collect::<Vec<_>>(), 0)?;
+        let sum = self.builder.fold_axes(&all, &[0], FoldKind::Sum)?;
+        self.builder.reshape(&sum, Vec::new())
     }
 
     /// Results of one iteration of a `Loop`.
@@ -264,7 +370,9 @@ impl<'a> Walk<'a, '_> {
         let stacked = if sequences.len == 0 {
             let parts = sequences.zeros(&mut self.builder).map_err(fault)?;
             let parts = parts.into_iter().map(NodeResult::Tensor);
+            let checks = self.checks.len();
             let made = self.run_body(&body, turn.state.iter().cloned().chain(parts).collect());
+            self.checks.truncate(checks); // it never runs
             self.of_none(&body, made, turn.state.len(), ends)?
         } else {
             stacked(&mut self.builder, &turn.given, ends).map_err(fault)?

@@ -11,7 +11,6 @@ use super::stored::element;
 use super::texts::{STRING, moved, numbers_or_places, texts_of};
 use crate::ir::recognise::reading::{Recognised, Refusal, recognise};
 use crate::memory::ledger::Ledger;
-use crate::model::ports::Extent;
 use crate::model::texts::Texts;
 use crate::onnx::fault::{Fault, Result, beyond, unsupported};
 use crate::onnx::file::{Dimension, FunctionFile, GraphFile, ModelFile, NodeFile, ValueFile};
@@ -79,7 +78,7 @@ pub(super) struct Names<'a> {
     /// Types of few bits that tensors have.
     few: HashMap<&'a str, Few>,
     /// Sizes of tensors that data decide.
-    bounds: HashMap<&'a str, Bound>,
+    pub(super) bounds: HashMap<&'a str, Bound>,
     /// Bounds of tensors that are computed of such sizes.
     points: HashMap<&'a str, Points>,
     /// Sequences of tensors.
@@ -135,7 +134,7 @@ pub(in crate::onnx) struct Walk<'a, 'o> {
     folder: Option<&'a Path>,
     pub(super) opset: i64,
     functions: &'a [FunctionFile<'a>],
-    options: &'o TensorOptions,
+    pub(super) options: &'o TensorOptions,
     pub(super) names: Names<'a>,
     marks: Marks,
     /// Names of the file's outputs.
@@ -144,6 +143,11 @@ pub(in crate::onnx) struct Walk<'a, 'o> {
     rows: Option<usize>,
     /// Iterations of loops so far.
     pub(super) iterations: usize,
+    /// Conditions of what is being read, unknown ones, and the values that they must have for its
+    /// results to be taken: of branches and iterations around it.
+    pub(super) guards: Vec<(Value, bool)>,
+    /// Numbers that are 0 unless a loop would go on, and the names of these loops.
+    pub(super) checks: Vec<(String, Value)>,
     /// Inputs whose values decide about shapes and were not given.
     pub(in crate::onnx) unbound: Vec<String>,
     /// All texts of the file.
@@ -155,6 +159,8 @@ pub(in crate::onnx) struct Walked<'a> {
     builder: Builder<'a>,
     /// With the size that data decide, if there is one.
     outputs: Vec<(String, Value, Option<Bound>)>,
+    /// Numbers that are 0 unless a loop of this name would go on.
+    checks: Vec<(String, Value)>,
     texts: Arc<Texts>,
     /// Names of inputs and outputs of texts.
     text_ports: HashSet<&'a str>,
@@ -163,10 +169,11 @@ pub(in crate::onnx) struct Walked<'a> {
 impl Walked<'_> {
     /// The network of tensors.
     pub(in crate::onnx) fn tensors(self, name: &str) -> Result<TensorModel, Fault> {
-        let made = self.builder.finish_bounded(name, self.outputs);
+        let made = self.builder.finish_bounded(name, self.outputs, self.checks);
         let mut model = made.map_err(Fault::of_graph)?;
         for port in model.inputs.iter_mut().chain(&mut model.outputs) {
-            let is_text = port.extent != Extent::Size && self.text_ports.contains(&*port.name);
+            let is_internal = port.extent.is_internal();
+            let is_text = !is_internal && self.text_ports.contains(&*port.name);
             port.texts = is_text.then(|| self.texts.clone());
         }
         Ok(model)
@@ -188,6 +195,9 @@ impl Walked<'_> {
     ) -> Result<Recognised, Refusal> {
         if !self.text_ports.is_empty() {
             return Err(Refusal { node: None, why: "inputs or outputs are texts".into() });
+        }
+        if let Some((name, _)) = self.checks.first() {
+            return Err(Refusal { node: None, why: format!("data end a loop: {name}") });
         }
         match &*self.outputs {
             [(_, output, None)] => recognise(&self.builder, shape, output, ledger),
@@ -225,6 +235,8 @@ impl<'a, 'o> Walk<'a, 'o> {
             outputs: Vec::new(),
             rows: None,
             iterations: 0,
+            guards: Vec::new(),
+            checks: Vec::new(),
             unbound: Vec::new(),
             texts: Arc::default(),
         }
@@ -263,7 +275,8 @@ impl<'a, 'o> Walk<'a, 'o> {
         let is_text = |name: &&str| scope.get(name).is_some_and(|value| value.texts.is_some());
         let ports = graph.inputs.iter().chain(graph.outputs.iter()).map(|port| port.name);
         let text_ports = ports.filter(is_text).collect();
-        Ok(Walked { builder, outputs, texts: self.texts.clone(), text_ports })
+        let checks = std::mem::take(&mut self.checks);
+        Ok(Walked { builder, outputs, checks, texts: self.texts.clone(), text_ports })
     }
 
     pub(super) fn initializers(
@@ -372,8 +385,10 @@ impl<'a, 'o> Walk<'a, 'o> {
         depth: usize,
     ) -> Result<(), Fault> {
         for (at, node) in nodes.iter().enumerate() {
+            let checks = self.checks.len();
             match self.read_node(node, nodes, scope, outer, depth) {
                 Err(fault) if scope.outer.is_none() => {
+                    self.checks.truncate(checks); // its loops are read again
                     return self.unsorted_nodes(nodes, at, scope, outer, depth, fault);
                 }
                 read => read?,
@@ -573,7 +588,9 @@ impl<'a, 'o> Walk<'a, 'o> {
             ("" | "ai.onnx", "If") => {
                 self.choice(node, operands, scope, outer, depth, &mut facts)?
             }
-            ("" | "ai.onnx", "Loop") => self.repeated(node, operands, scope, outer, depth)?,
+            ("" | "ai.onnx", "Loop") => {
+                self.repeated(node, operands, scope, outer, depth, &mut facts.bounds)?
+            }
             ("" | "ai.onnx", "Scan") => self.scanned(node, operands, scope, outer, depth)?,
             _ => match self.functions.iter().find(same) {
                 Some(function) => {
@@ -642,7 +659,12 @@ impl<'a, 'o> Walk<'a, 'o> {
             facts.points = renamed(&self.names.points, pairs);
             return Ok(made.into_iter().map(|(result, _)| result).collect());
         }
-        let both = [then, other].map(|graph| self.branch(node, graph, scope, outer, depth));
+        let both = [(then, true), (other, false)].map(|(graph, holds)| {
+            self.guards.push((condition.clone(), holds));
+            let made = self.branch(node, graph, scope, outer, depth);
+            self.guards.pop();
+            made
+        });
         let chosen = both.into_iter().collect::<Result<Vec<_>, _>>();
         let chosen = chosen.and_then(|both| {
             let mut results = Vec::new();

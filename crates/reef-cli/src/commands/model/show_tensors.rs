@@ -16,7 +16,7 @@ pub(crate) fn show(what: &str, model: &TensorModel, as_json: bool) -> Result<()>
     describe(what, model)?;
     let mut ports = table(&["", "name", "type", "shape"]);
     for (what, all) in [("input", &model.inputs), ("output", &model.outputs)] {
-        for port in all.iter().filter(|port| port.extent != Extent::Size) {
+        for port in all.iter().filter(|port| !port.extent.is_internal()) {
             let shape = format!("{:?}", sizes(port));
             ports.add_row([what, &port.name, kind(port), &shape]);
         }
@@ -58,7 +58,7 @@ pub(crate) fn listed(name: &str, model: &TensorModel) -> Value {
 }
 
 fn ports(ports: &[Port]) -> Vec<Value> {
-    ports.iter().filter(|port| port.extent != Extent::Size).map(port).collect()
+    ports.iter().filter(|port| !port.extent.is_internal()).map(port).collect()
 }
 
 fn port(port: &Port) -> Value {

@@ -32,6 +32,10 @@ pub(crate) struct Args {
     /// are known.
     #[arg(long, value_name = "NAME=1,3,224,224", value_parser = shape)]
     pub(crate) shape: Vec<(String, Vec<usize>)>,
+    /// Iterations after which loops of an ONNX file that data end have ended [default: the trip
+    /// count or 64].
+    #[arg(long, value_name = "N")]
+    pub(crate) loop_bound: Option<usize>,
     /// Folder to save the outputs in, as .npy files.
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
@@ -137,7 +141,7 @@ impl Args {
 
     /// Sizes that the model leaves open.
     pub(crate) fn sizes(&self) -> Sizes {
-        Sizes { size: self.size, shape: self.shape.clone() }
+        Sizes { size: self.size, shape: self.shape.clone(), loop_bound: self.loop_bound }
     }
 
     /// Returns whether weights are made up, so that the output means nothing.

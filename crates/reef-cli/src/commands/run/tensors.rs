@@ -61,6 +61,7 @@ fn model(args: &Args, given: &InputArrays) -> Result<Model> {
         return Err(Usage(why).into());
     }
     let model = Model::open(&args.model).tensors_only().shapes(args.shape.iter().cloned());
+    let model = model.loop_bound(args.loop_bound);
     Ok(model.values(given).budget(&args.budget()).read()?)
 }
 
@@ -72,7 +73,8 @@ fn built(args: &Args, given: &InputArrays) -> Result<Model> {
         _ => (args.size, None),
     };
     let mut model = Model::open(&args.model).input_size(size).batch(batch).seed(WEIGHTS.0);
-    model = model.shapes(args.shape.iter().cloned()).budget(&args.budget());
+    model = model.shapes(args.shape.iter().cloned()).loop_bound(args.loop_bound);
+    model = model.budget(&args.budget());
     if let Some(file) = &args.weights {
         model = model.weights(file);
     }

@@ -120,7 +120,7 @@ fn files_and_folders_of_networks_are_listed() {
     let source = |n: &str, v| {
         repository.specs(&name(n), v, &Replacement::default()).map(|mut r| r.remove(0).source)
     };
-    let whole = |path: &str| Ok(ModelSource::Whole(place.join(path)));
+    let whole = |path: &str| Ok(ModelSource::Whole(place.join(path), None));
     assert_eq!(source("a", None), whole("a.onnx"));
     assert_eq!(source("b", None), whole("b"));
     assert_eq!(source("c", Some(1)), whole("c/1"));

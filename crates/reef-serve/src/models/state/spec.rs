@@ -161,7 +161,7 @@ mod tests {
             bound: None,
             texts: None,
         };
-        TensorInfos { each: each.iter().map(info).collect(), bytes: 0 }
+        TensorInfos { each: each.iter().map(info).collect(), bytes: 0, has_checks: false }
     }
 
     fn found(pair: (&str, &str, Option<&[usize]>)) -> Result<Vec<StateTensor>> {

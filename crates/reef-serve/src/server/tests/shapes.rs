@@ -5,7 +5,7 @@ use crate::kserve::infer::request::{InferRequest, InputTensor, RequestedOutput, 
 use crate::kserve::infer::response::InferResponse;
 use crate::kserve::parameter::RegionPart;
 use crate::net::identity::principal::Principal;
-use handmade::{bytes, file, graph, int, ints, node, number, ones, typed};
+use handmade::{bytes, file, float, graph, int, ints, node, number, ones, typed};
 
 #[path = "../../../../../reef-models/tests/handmade/mod.rs"]
 pub(super) mod handmade;
@@ -270,6 +270,57 @@ fn answer_has_as_many_rows_as_data_say() {
     let classes = InferRequest { outputs: vec![output(1)], ..asking(&[("x", &[3, 2])]) };
     let said = refused(ask(classes));
     assert!(said.starts_with("tensor \"y\", about whose size data decide, in a region"), "{said}");
+}
+
+/// Adds `x`, of these sizes, until its largest number is 5 or more.
+fn until_five(sizes: &[&str]) -> Vec<u8> {
+    let body = [
+        typed(11, "i", 7, &[]),
+        typed(11, "going", 9, &[]),
+        port(11, "h", sizes),
+        node("Add", &["h", "x"], "sum", &[]),
+        node("ReduceMax", &["sum"], "most", &[int("keepdims", 0)]),
+        node("Less", &["most", "five"], "small", &[]),
+        typed(12, "small", 9, &[]),
+        port(12, "sum", sizes),
+    ];
+    let nodes = [
+        node("Constant", &[], "five", &[float("value_float", 5.0)]),
+        node("Loop", &["", "", "x"], "y", &[graph("body", &body)]),
+        port(11, "x", sizes),
+        port(12, "y", sizes),
+    ];
+    file(17, &nodes)
+}
+
+#[test]
+fn request_whose_loop_does_not_end_is_refused() {
+    for (bound, description) in [(64, ""), (4, "loop_bound = 4")] {
+        let name = format!("loops-{bound}");
+        let (fixture, loaded) = open_file(&name, &until_five(&["2"]), description, |_| ());
+        loaded.unwrap();
+        let ask = |values: [f32; 2]| {
+            let mut request = asking(&[("x", &[2])]);
+            request.inputs[0].from = TensorData::Bytes(to_bytes(&values).into());
+            block_on(fixture.server.answer(&peer("a"), request))
+        };
+        let of = |answer: InferResponse| -> Vec<f32> {
+            let (_, output) = answer.tensors().next().unwrap();
+            to_floats(&output.bytes).collect()
+        };
+        assert_eq!(of(ask([0.0, 1.0]).unwrap()), [0.0, 5.0], "four iterations");
+        let said = refused(ask([0.0, 0.0]));
+        assert!(said.contains(&format!("node \"y\" (Loop): {bound} iterations: ")), "{said}");
+        assert_eq!(of(ask([3.0, 1.0]).unwrap()), [6.0, 2.0]); // the next one is not harmed
+    }
+}
+
+#[test]
+fn model_whose_loop_may_not_end_is_not_batched() {
+    let model = until_five(&["n", "2"]);
+    let (_fixture, loaded) = open_file("loops-batch", &model, "max_batch = 4", |_| ());
+    let said = refused(loaded);
+    assert!(said.contains("max_batch: data decide how long a loop runs"), "{said}");
 }
 
 #[test]

@@ -52,6 +52,6 @@ impl Args {
 
     /// Sizes that the model leaves open.
     pub(super) fn sizes(&self) -> Sizes {
-        Sizes { size: None, shape: self.shape.clone() }
+        Sizes { shape: self.shape.clone(), ..Sizes::default() }
     }
 }
