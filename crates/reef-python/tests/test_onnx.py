@@ -160,6 +160,21 @@ class OpenSizes(unittest.TestCase):
                 device.load(doubled(), shape={"z": [1]})
             self.assertIn('"z"', str(raised.exception))
 
+    def test_networks_of_a_cluster_have_the_chosen_sizes(self):
+        cluster = reef.open_cluster(["cpu:0?units=1", "cpu:1?units=1"])
+        values = np.arange(6, dtype=np.float32).reshape(2, 3)
+        for shape in ({"x": [2, 3]}, {"rows": (2,), "columns": (3,)}):
+            net = cluster.load(doubled(), shape=shape)
+            self.assertEqual((net.inputs[0].shape, net.outputs[0].shape), ((2, 3), (2, 3)))
+            with cluster.real_time(net, load=0.3) as rt, cluster.best_effort(net) as be:
+                for client in (rt, be):
+                    self.assertTrue(np.array_equal(client.run(values), 2 * values))
+                    with self.assertRaises(reef.InvalidError):
+                        client.run(values[:1])
+        with self.assertRaises(reef.FileError) as raised:
+            cluster.load(doubled(), shape={"z": [1]})
+        self.assertIn('"z"', str(raised.exception))
+
     def test_sizes_that_stay_open_are_those_of_each_request(self):
         with reef.open("cpu") as device, device.real_time() as rt, device.best_effort() as be:
             net = device.load(doubled(), shape={"columns": [3]}, instances=2)
@@ -190,6 +205,59 @@ class OpenSizes(unittest.TestCase):
                 rt.run(net, np.ones((1, 2), np.float32))
             kept = [shape[0] for ((_, shape),) in net._prepared]
             self.assertEqual(kept, [*range(4, net.SHAPES + 3), 1])
+
+
+def until_five():
+    """Adds `x` until its largest number is 5 or more, and gives this number each time."""
+    info = helper.make_tensor_value_info
+    body = helper.make_graph(
+        [
+            helper.make_node("Add", ["h", "x"], ["sum"]),
+            helper.make_node("ReduceMax", ["sum"], ["most"], keepdims=0),
+            helper.make_node("Less", ["most", "five"], ["small"]),
+        ],
+        "body",
+        [info("i", TensorProto.INT64, []), info("going", TensorProto.BOOL, []), info("h", TensorProto.FLOAT, [2])],
+        [info("small", TensorProto.BOOL, []), info("sum", TensorProto.FLOAT, [2]), info("most", TensorProto.FLOAT, [])],
+    )
+    graph = helper.make_graph(
+        [helper.make_node("Loop", ["", "", "x"], ["y", "parts"], name="while", body=body)],
+        "until_five",
+        [info("x", TensorProto.FLOAT, [2])],
+        [info("y", TensorProto.FLOAT, [2]), info("parts", TensorProto.FLOAT, ["n"])],
+        [numpy_helper.from_array(np.array(5, np.float32), "five")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return model.SerializeToString()
+
+
+@unittest.skipIf(onnx is None, "onnx is not installed")
+class Loops(unittest.TestCase):
+    def check(self, client, net, bound):
+        for x, y, parts in (
+            ([1.0, 2.0], [3.0, 6.0], [4.0, 6.0]),
+            ([0.0, 1.25], [0.0, 5.0], [2.5, 3.75, 5.0]),
+        ):
+            made = client.run(*net, np.array(x, np.float32))
+            self.assertEqual([output.tolist() for output in made], [y, parts])
+        with self.assertRaises(reef.InvalidError) as raised:
+            client.run(*net, np.zeros(2, np.float32))
+        self.assertIn(f'node "while" (Loop): {bound} iterations', str(raised.exception))
+
+    def test_loop_that_data_end_has_a_bound(self):
+        with reef.open("cpu") as device, device.real_time() as rt, device.best_effort() as be:
+            for bound, given in ((64, {}), (4, {"loop_bound": 4})):
+                net = device.load(until_five(), **given)
+                self.assertEqual(net.outputs[1].shape, (-1,))
+                for client in (rt, be):
+                    self.check(client, (net,), bound)
+
+    def test_loop_of_a_cluster_has_a_bound(self):
+        cluster = reef.open_cluster("cpu:0?units=1")
+        net = cluster.load(until_five(), loop_bound=4)
+        with cluster.real_time(net, load=0.3) as rt, cluster.best_effort(net) as be:
+            for client in (rt, be):
+                self.check(client, (), 4)
 
 
 def colors():
