@@ -1,6 +1,7 @@
 //! Counts and classes of requests of the standard protocol, over gRPC and HTTP.
 
 use crate::daemon::Daemon;
+use crate::handmade::{file, node, open};
 use crate::wire::{Grpc, Http, VALUES, infer_request, json, request};
 use crate::{SOON, options, within};
 use flate2::Compression;
@@ -207,6 +208,51 @@ fn body_without_json_is_the_only_input() {
     let (status, said) = ask(&[0x3f; 5]);
     let why = format!("tensor input: must have {} bytes, got 5", 4 * VALUES);
     assert!(status == 400 && said.contains(&why), "{status} {said}");
+}
+
+/// Eight images of 640 × 640 have 39 MB. No key of the configuration is set for them.
+#[test]
+fn request_of_tens_of_megabytes_is_answered() {
+    let folder = Daemon::place("large-request");
+    let version = folder.path().join("models/detector/1");
+    std::fs::create_dir_all(&version).expect("a folder of its own");
+    let parts = [
+        node("GlobalAveragePool", &["images"], "y", &[]),
+        open(11, "images", 1, &["n", "3", "h", "w"]),
+        open(12, "y", 1, &["n", "3", "1", "1"]),
+    ];
+    std::fs::write(version.join("model.onnx"), file(17, &parts)).expect("a file of its own");
+    let daemon = Daemon::start_in(folder, &["models.load=[\"detector\"]"]);
+    let shape: [i64; 4] = [8, 3, 640, 640];
+    let images = 1f32.to_le_bytes().repeat(8 * 3 * 640 * 640);
+    let text = serde_json::json!({
+        "inputs": [{ "name": "images", "datatype": "FP32", "shape": shape,
+            "parameters": { "binary_data_size": images.len() } }],
+    })
+    .to_string();
+    let head = format!(
+        "POST /v2/models/detector/infer HTTP/1.1\r\nhost: localhost\r\n\
+         inference-header-content-length: {}\r\ncontent-length: {}\r\n\r\n",
+        text.len(),
+        text.len() + images.len()
+    );
+    let mut http = Http::connect(daemon.folder()).expect("it listens");
+    let asked = http.ask(&[head.as_bytes(), text.as_bytes(), &images].concat());
+    let (status, said) = asked.expect("an answer");
+    let said = String::from_utf8_lossy(&said);
+    assert_eq!(status, 200, "{said}");
+    let said: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+    let output = &said["outputs"][0];
+    assert_eq!(output["shape"], serde_json::json!([8, 3, 1, 1]), "{said}");
+    assert_eq!(output["data"].as_array().map(Vec::len), Some(24), "{said}");
+    let is_one = |mean: &serde_json::Value| mean.as_f64().is_some_and(|x| (x - 1.0).abs() < 1e-3);
+    assert!(output["data"].as_array().into_iter().flatten().all(is_one), "{said}");
+    let mut asked = infer_request("detector", Class::BestEffort);
+    asked.inputs[0].name = "images".into();
+    asked.inputs[0].shape = shape.into();
+    asked.raw_input_contents = vec![images.into()];
+    let said = Grpc::connect(daemon.folder()).answer(asked).expect("an answer");
+    assert_eq!(said.outputs[0].shape, [8, 3, 1, 1]);
 }
 
 /// A body by gzip is what is in it; one that becomes too much is refused.
