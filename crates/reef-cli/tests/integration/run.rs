@@ -189,6 +189,56 @@ fn arrays_go_in_and_come_out_by_name() {
     assert!(error.ends_with("input \"z\": the network has no such input or size"), "{error}");
 }
 
+/// Doubles `x` until it is 100 or more.
+fn until_hundred() -> Vec<u8> {
+    use crate::handmade::{file, graph, node, open, scalar};
+    let body = [
+        open(11, "i", 7, &[]),
+        open(11, "going", 9, &[]),
+        open(11, "h", 1, &[]),
+        node("Add", &["h", "h"], "twice", &[]),
+        node("Less", &["twice", "hundred"], "small", &[]),
+        open(12, "small", 9, &[]),
+        open(12, "twice", 1, &[]),
+    ];
+    let parts = [
+        scalar("hundred", 100.0),
+        node("Loop", &["", "", "x"], "y", &[graph("body", &body)]),
+        open(11, "x", 1, &[]),
+        open(12, "y", 1, &[]),
+    ];
+    file(17, &parts)
+}
+
+#[test]
+fn loop_that_data_end_has_the_bound_of_the_command_line() {
+    let folder = Folder::new("run-loop");
+    let model = folder.file("until.onnx", until_hundred());
+    let given = |name: &str, number: f32| {
+        let array = folder.file(name, npy("()", &[number]));
+        format!("x={array}")
+    };
+    let (three, zero) = (given("three.npy", 3.0), given("zero.npy", 0.0));
+    let out = folder.path("out");
+    for bound in [&[][..], &["--loop-bound", "6"]] {
+        prints(&[&["run", &model, &three, "--out", &out], bound].concat());
+        let made = std::fs::read(format!("{out}/y.npy")).expect("it was written");
+        assert!(made.ends_with(&192f32.to_le_bytes()), "six times");
+        let said = prints(&[&["run", &model, &three, "--preempt"], bound].concat());
+        assert!(said.ends_with(" changed no bit\n"), "{said}");
+    }
+    for (input, bound) in [(&three, "5"), (&zero, "64")] {
+        let output = reef(&["run", &model, input, "--loop-bound", bound]);
+        let said = text(&output.stderr);
+        assert!(said.contains(&format!("(Loop): {bound} iterations: ")), "{said}");
+        assert!(!output.status.success());
+    }
+    let weights = folder.file("w.safetensors", "");
+    let other = ["run", "resnet18", "a.png", "--weights", &weights, "--loop-bound", "5"];
+    let error = refuses(&other);
+    assert!(error.ends_with("no ONNX file, so it has no loops to bound"), "{error}");
+}
+
 #[test]
 fn texts_go_in_and_come_out_as_texts() {
     use crate::handmade::{file, node_in, open, texts};
