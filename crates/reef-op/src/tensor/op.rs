@@ -123,7 +123,8 @@ impl TensorOp {
             Kind::Contract(op) => 1 + op.summed[0].len(),
             Kind::Finished(op) => 1 + op.contract.summed[0].len() + 4 * op.formula.0.len(),
             Kind::Gather(_) => 32,
-            Kind::Scatter(_) => 1 + self.inputs[2].elements() / 16,
+            // All updates are seen once, by however many outputs are computed together.
+            Kind::Scatter(_) => 1 + self.inputs[2].elements() / self.output.elements().max(1),
             Kind::RowMap(op) => 8 * op.terms.len(),
             Kind::Scan(_) => 4,
             Kind::TopK(op) => 32 * op.len / op.k,

@@ -141,6 +141,21 @@ fn blocks_stopped_anywhere_match_the_definition() {
     }
 }
 
+/// Each block sees all updates, so that many blocks would take far longer than few.
+#[test]
+fn scatter_of_many_updates_has_few_blocks() {
+    let (len, domain) = (1 << 16, Domain::F32);
+    let numbers = spec(Element::F32, &[len]);
+    let sizes = vec![len];
+    let target = Target::Tuples { batches: 1, shared: false, sizes, inner: 1, tuples: len };
+    let kind = Kind::Scatter(Scatter { target, kind: ScatterKind::Replace, domain });
+    let inputs = vec![numbers.clone(), spec(Element::I64, &[len]), numbers.clone()];
+    let op = Arc::new(TensorOp { kind, inputs, output: numbers });
+    let given: Vec<_> = op.inputs.iter().map(|input| stored(&values(input, 1))).collect();
+    let (_, blocks) = plain(&op, &given, &stored(&values(&op.output, 9))).unwrap();
+    assert!(blocks <= 8, "{blocks} blocks");
+}
+
 #[test]
 fn an_output_over_an_input_and_a_short_buffer_are_refused() {
     let op = Arc::new(operations().remove(7));
