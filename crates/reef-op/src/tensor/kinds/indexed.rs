@@ -5,11 +5,13 @@
 
 use super::formula::{larger, smaller};
 use super::job::{Job, Outputs, TILE, with_domain};
+use crate::tensor::array::Values;
 use crate::tensor::element::Domain;
 use crate::tensor::number::Number;
 use crate::tensor::spec::Spec;
 use crate::tensor::view::{View, product};
 use reef_core::{Error, Result};
+use std::borrow::Cow;
 
 /// Elements that one index, or several that belong together, point at within a tensor of `sizes`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -137,6 +139,14 @@ impl Target {
     }
 }
 
+/// Indices as signed integers: each block reads some of them, so those that are such are not copied.
+fn whole<'a>(indices: &Values<'a>) -> Cow<'a, [i64]> {
+    match *indices {
+        Values::I64(indices) => Cow::Borrowed(indices),
+        _ => Cow::Owned(indices.to_i64()),
+    }
+}
+
 /// The nearest place in range; negative indices count from the end.
 fn inside(index: i64, size: usize) -> usize {
     let from_front = if index < 0 { index.saturating_add(size as i64) } else { index };
@@ -158,7 +168,7 @@ impl Gather {
     }
 
     pub(crate) fn compute(&self, mut job: Job<'_>) -> Outputs {
-        let indices = job.inputs[1].to_i64();
+        let indices = whole(&job.inputs[1]);
         let domain = job.output.element().domain();
         with_domain!(domain, T => {
             let mut tile = vec![T::default(); TILE];
@@ -196,7 +206,7 @@ impl Scatter {
 
     fn run<T: Number>(&self, mut job: Job<'_>) -> Outputs {
         let range = job.range.clone();
-        let indices = job.inputs[1].to_i64();
+        let indices = whole(&job.inputs[1]);
         let mut numbers = vec![T::default(); range.len()];
         T::load(&job.inputs[0], range.start, 1, &mut numbers);
         for i in 0..job.inputs[2].len() {
