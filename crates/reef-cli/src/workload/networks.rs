@@ -52,8 +52,13 @@ impl Sizes {
         Ok(self.shape.iter().filter(|(name, _)| names.contains(name)).cloned().collect())
     }
 
-    /// Refuses shapes by names that no network has.
+    /// Refuses shapes by names that no network has, and a bound of loops for none that has loops.
     pub(crate) fn check(&self, networks: &[String]) -> Result<()> {
+        let is_file = |network: &String| onnx::file_of(network).is_some();
+        if self.loop_bound.is_some() && !networks.iter().any(is_file) {
+            let have = networks.join(", ");
+            return Err(Usage(format!("--loop-bound: must be of an ONNX file, got {have}")).into());
+        }
         if self.shape.is_empty() {
             return Ok(());
         }
