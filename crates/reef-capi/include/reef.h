@@ -528,8 +528,8 @@ reef_status reef_network_get_tensor_shape(const reef_network *network,
 reef_status reef_network_write_tensor(const reef_network *network, size_t index, const void *data, size_t bytes);
 
 // Reads an output of the last request that finished: all of its bytes, of which those of the sizes
-// that it decided have values. REEF_BUSY: a request is on its way. REEF_INVALID: data did not end a
-// loop within its bound.
+// that it decided have values. REEF_BUSY: a request is on its way. REEF_INVALID: data did not end
+// a loop within its bound.
 //
 // Any thread; calls for one network wait for each other.
 //

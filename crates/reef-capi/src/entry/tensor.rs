@@ -155,8 +155,8 @@ pub unsafe extern "C" fn reef_network_write_tensor(
 }
 
 /// Reads an output of the last request that finished: all of its bytes, of which those of the sizes
-/// that it decided have values. REEF_BUSY: a request is on its way. REEF_INVALID: data did not end a
-/// loop within its bound.
+/// that it decided have values. REEF_BUSY: a request is on its way. REEF_INVALID: data did not end
+/// a loop within its bound.
 ///
 /// Any thread; calls for one network wait for each other.
 ///

@@ -61,8 +61,8 @@ struct Turn {
 }
 
 impl<'a> Walk<'a, '_> {
-    /// Results of a `Loop`: operands are the trip count, the condition, and the state. `bounds` gets
-    /// the sizes of them that data decide.
+    /// Results of a `Loop`: operands are the trip count, the condition, and the state. Sizes of the
+    /// results that data decide go to `bounds`.
     pub(super) fn repeated(
         &mut self,
         node: &'a NodeFile<'a>,

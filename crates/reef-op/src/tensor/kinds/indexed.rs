@@ -139,7 +139,7 @@ impl Target {
     }
 }
 
-/// Indices as signed integers: each block reads some of them, so those that are such are not copied.
+/// Indices as signed integers. Each block reads some of them, so those of 64 bits are not copied.
 fn whole<'a>(indices: &Values<'a>) -> Cow<'a, [i64]> {
     match *indices {
         Values::I64(indices) => Cow::Borrowed(indices),
