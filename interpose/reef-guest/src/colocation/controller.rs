@@ -5,22 +5,26 @@
 //! passes, and the iterations of each kind are measured alone: one or a few at a time, so that
 //! best-effort work never stands still for long, and more of them the less is known. Between these
 //! each iteration is late or not: an iteration is late if it is longer than the target times what
-//! few iterations of its kind exceed alone ([`Baseline`]). A late iteration makes the part smaller,
-//! any other iteration makes it larger by so much less that both are in balance if one iteration in
-//! a hundred is late. The balance holds the 99th percentile at the target, whatever iterations
-//! depend on apart from the part. Each kind has a balance of its own besides that of all: rare
-//! iterations that are always late bound the part, although they are few.
+//! few iterations of its kind exceed alone ([`Baseline`]). [`Balances`] find the part at which one
+//! iteration in a hundred is late. This holds the 99th percentile at the target, whatever
+//! iterations depend on apart from the part.
+//!
+//! Late iterations in sequence may be the host's doing: it is slower for a while. So they are
+//! checked: nothing passes for a moment, and they are compared with iterations alone right after.
+//! If they were within the target of these, they do not count, nor do the next ones. What a check
+//! measures is not kept, because it is measured when iterations are longer than usual.
 //!
 //! Before it searches for a part it lets *all* pass: a program that is slow enough by itself, such
 //! as one with few threads, needs no windows, and they would take from it and give nothing. All
 //! passes as long as the target is missed by no more than [`TOLERANCE`]. A few late iterations soon
-//! after each other end that, and the next attempt comes much later.
+//! after each other end that, unless the host made them late. The next attempt comes much later.
 //!
 //! As long as nothing is known, and while even the least part is too much, no window opens: the
 //! program runs as one without a target. So it does if a [`Trial`] shows that best-effort programs
 //! do no more with windows than without: they may do enough while the real-time program is idle.
 //! And so it does if the part at the target is smaller than [`WORTH`] times what the target costs.
 
+use super::balance::{Balances, KNOWN_ITERATIONS};
 use super::share::Slo;
 use super::trial::{Outcome, Trial};
 use crate::limit::quantity::WHOLE;
@@ -63,21 +67,6 @@ const MIN_PART: f64 = 0.005;
 const RETRY: f64 = 1.5 * MIN_PART;
 /// Largest part by that which has really passed.
 const MAX_RISE: f64 = 1.5;
-/// Fall of the part's logarithm for a late iteration.
-const FALL: f64 = 0.05;
-/// Rise of the part's logarithm for any other iteration, right after a late one. It doubles after
-/// as many iterations as have one late iteration, and so on in equal steps, up to [`MAX_HASTE`]
-/// times. Then a late iteration in a hundred, at random, balances it.
-const RISE: f64 = FALL * LATE_SHARE / 2.0;
-const MAX_HASTE: f64 = 10.0;
-/// Iterations alone of a kind that has a balance of its own: with fewer its limit would be chance.
-const KNOWN_ITERATIONS: usize = 40;
-/// Iterations within which the next late one makes the part fall faster: by half, up to
-/// [`MAX_FALL`] times. So do late ones in sequence that are as rare by chance.
-const SOON: f64 = 4.0;
-const MAX_FALL: f64 = 8.0;
-/// Iterations that seem to have been on time before the first one.
-const FIRST_RUN: u32 = 400;
 /// Distance from the target within which all passes, at most, and as a part of what the target
 /// allows iterations to be longer. The balance of windows is as uncertain.
 const TOLERANCE: f64 = 0.02;
@@ -85,8 +74,8 @@ const TOLERANT_PART: f64 = 0.2;
 /// Part by the balances at which all passes, and the one at which that ends. They begin at one.
 const WIDEST: f64 = 0.99;
 const MIN_WIDE: f64 = 0.7;
-/// Chance of late iterations in sequence, were they late as rarely as is allowed, at which that
-/// ends as well: after three, so that they are fewer than one in a hundred of the first second.
+/// Chance of late iterations in sequence, were they late as rarely as is allowed, at which they are
+/// checked: after three, so that they are fewer than one in a hundred of the first second.
 const MIN_CHANCE: f64 = 1e-4;
 /// Iterations after which all that passed was almost right: the search goes on from [`MIN_WIDE`],
 /// and not from where it was before.
@@ -130,27 +119,18 @@ const MIN_WORK: f64 = 0.7;
 /// Time over which that is measured.
 const WORK_INTERVAL: u64 = 1_000_000_000;
 
-/// Part of the time that iterations allow.
-#[derive(Clone, Copy, Debug)]
-struct Balance {
-    /// 0 to 1.
-    part: f64,
-    /// Iterations since the last late one, and late ones in sequence.
-    run: u32,
-    late: u32,
-    /// Chance of these late ones, were they late as rarely as is allowed.
-    chance: f64,
-    /// Haste of the fall: late iterations soon after each other.
-    fall: f64,
+/// Mean of lengths, each divided by what few of its kind exceed alone.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mean {
+    sum: f64,
+    count: f64,
 }
 
-/// Balance of one kind of iterations.
+/// Late iterations in sequence, and the balances before them.
 #[derive(Debug)]
-struct Bound {
-    kind: u32,
-    balance: Balance,
-    /// It had an iteration since measurements alone were last taken over.
-    is_seen: bool,
+struct Sequence {
+    late: Mean,
+    before: Balances,
 }
 
 /// Iterations since it was last judged whether windows are worth what they cost.
@@ -169,7 +149,7 @@ struct Stretch {
 enum State {
     /// Nothing passes, and iterations alone are measured, since this time.
     Alone(u64),
-    /// The part passes, since this time, until that of the next measurement alone.
+    /// The part passes until the next measurement alone, and iterations count from this time on.
     Colocated(u64),
     /// Nothing passes until this time, because the least part was too much, or didn't pay.
     Pause(u64),
@@ -207,9 +187,10 @@ pub struct Controller {
     /// Last iterations, each divided by what few of its kind exceed alone, since growth was
     /// measured.
     shown: Vec<f64>,
-    /// Of all iterations, and of each kind that was seen lately.
-    all: Balance,
-    bounds: Vec<Bound>,
+    balances: Balances,
+    /// Last late iterations in sequence. While these are checked: iterations alone right after.
+    sequence: Sequence,
+    check: Option<Mean>,
     /// All passes. The balances then say whether it may, by a target with the tolerance.
     is_wide: bool,
     wide_target: f64,
@@ -261,8 +242,9 @@ impl Controller {
             long_silences: 0,
             spread: 0.0,
             shown: Vec::new(),
-            all: Balance::at(PROBE),
-            bounds: Vec::new(),
+            balances: Balances::at(PROBE),
+            sequence: Sequence { late: Mean::default(), before: Balances::at(PROBE) },
+            check: None,
             is_wide: false,
             wide_target: target + TOLERANCE.min(TOLERANT_PART * (target - 1.0)),
             found: PROBE,
@@ -302,7 +284,7 @@ impl Controller {
     }
 
     fn part(&self) -> f64 {
-        self.bounds.iter().fold(self.all.part, |part, bound| part.min(bound.balance.part))
+        self.balances.part()
     }
 
     /// Returns whether nothing may pass at this time although the program doesn't work: an
@@ -405,15 +387,25 @@ impl Controller {
     fn note_alone(&mut self, iteration: &Iteration, after: u64) {
         let quiet = if self.begun == 0 { QUIET_SURELY } else { QUIET_SOON };
         self.begun += 1;
-        if after >= quiet {
-            self.alone.note(iteration.kind.into(), iteration.length as f64);
-            self.measured += 1;
+        if after < quiet {
+            return;
         }
+        self.measured += 1;
+        let (kind, length) = (u64::from(iteration.kind), iteration.length as f64);
+        let Some(check) = &mut self.check else { return self.alone.note(kind, length) };
+        let verdict = self.alone.verdict(kind, length, self.target);
+        verdict.into_iter().for_each(|verdict| check.note(verdict));
     }
 
     fn begin_alone(&mut self, now: u64) {
-        (self.measured, self.begun, self.worked) = (0, 0, 0);
+        (self.measured, self.begun, self.worked, self.check) = (0, 0, 0, None);
         self.state = State::Alone(now);
+    }
+
+    /// Begins a check of the last late iterations in sequence.
+    fn begin_check(&mut self, now: u64) {
+        self.begin_alone(now);
+        self.check = Some(Mean::default());
     }
 
     /// Ends a measurement alone if it has an iteration, or lasts for too long.
@@ -422,7 +414,10 @@ impl Controller {
         if !(self.measured > 0 && length >= MIN_ALONE || length >= MAX_ALONE) {
             return;
         }
-        self.known += self.measured;
+        let check = self.check.take();
+        if check.is_none() {
+            self.known += self.measured;
+        }
         if self.alone.fresh() >= ALONE_ITERATIONS {
             self.take_over(now);
         }
@@ -431,8 +426,24 @@ impl Controller {
         let worked = if self.is_in_doubt { 0 } else { self.worked };
         let cost = length.min(MAX_SILENCE.max(worked));
         self.long_silences += u64::from(cost > MAX_SILENCE);
-        self.next_alone = now.saturating_add((cost as f64 * self.interval()) as u64);
         self.state = State::Colocated(now);
+        match check {
+            Some(alone) => self.end_check(alone, now, cost),
+            None => self.next_alone = add_cost(now, cost, self.interval()),
+        }
+    }
+
+    /// Ends a check that took this time. If late iterations were within the target of these alone,
+    /// they do not count, nor do those of the next moment. If there was none alone, they do.
+    fn end_check(&mut self, alone: Mean, now: u64, cost: u64) {
+        if self.sequence.late.value() <= self.target * alone.value() {
+            self.balances = self.sequence.before.clone();
+            self.state = State::Colocated(add_cost(now, cost, INTERVALS[0]));
+        } else if self.is_wide {
+            self.narrow(now);
+        } else {
+            self.balances.forget_chance();
+        }
     }
 
     /// Returns the time of colocation before the next measurement, as a multiple of the last one's.
@@ -457,8 +468,7 @@ impl Controller {
             (self.opened, self.tried) = (now, 0);
             (self.earlier, self.is_steady) = (0.0, false);
         }
-        self.bounds.retain(|bound| bound.is_seen);
-        self.bounds.iter_mut().for_each(|bound| bound.is_seen = false);
+        self.balances.forget_unseen();
     }
 
     /// Sets the part by one iteration. It is at most `most`, or as it was.
@@ -473,32 +483,34 @@ impl Controller {
         if part > 2.0 * PROBE && !self.is_wide {
             self.pause = MIN_PAUSE;
         }
-        self.all.note(verdict, most);
-        if verdict.known < KNOWN_ITERATIONS {
-            return;
+        if verdict.known >= KNOWN_ITERATIONS {
+            self.stretch.note(verdict, part);
         }
-        self.stretch.note(verdict, part);
-        let known = self.bounds.iter().position(|bound| bound.kind == kind);
-        let at = known.unwrap_or(self.bounds.len());
-        if known.is_none() {
-            self.bounds.push(Bound { kind, balance: Balance::at(1.0), is_seen: true });
-        }
-        let bound = &mut self.bounds[at];
-        bound.is_seen = true;
         if verdict.is_late {
-            bound.balance.part = bound.balance.part.min(part);
+            self.note_late(verdict);
         }
-        bound.balance.note(verdict, most);
+        self.balances.note(kind, verdict, most);
+    }
+
+    /// Notes a late iteration before the balances do.
+    fn note_late(&mut self, verdict: Verdict) {
+        if !self.balances.is_in_sequence() {
+            self.sequence = Sequence { late: Mean::default(), before: self.balances.clone() };
+        }
+        self.sequence.late.note(verdict);
     }
 
     /// Measures growth, and ends this state if it is time to, if the least part is too much, or if
-    /// windows don't pay. Lets all pass, or no longer.
+    /// windows don't pay. Lets all pass, or no longer. Begins a check of late iterations.
     fn end_colocation(&mut self, now: u64, work: u64) {
         if self.shown.len() >= SHOWN_ITERATIONS {
             self.growth = quantile(&mut self.shown, 0.99).unwrap_or(1.0);
             self.shown.clear();
         }
-        if self.is_wide && (self.part() < MIN_WIDE || self.all.chance <= MIN_CHANCE) {
+        if self.balances.chance() <= MIN_CHANCE {
+            return self.begin_check(now);
+        }
+        if self.is_wide && self.part() < MIN_WIDE {
             self.narrow(now);
         }
         if self.part() < MIN_PART {
@@ -527,14 +539,14 @@ impl Controller {
     /// Lets all pass from now on.
     fn widen(&mut self) {
         self.found = self.part().min(MIN_WIDE);
-        (self.all, self.bounds) = (Balance::at(1.0), Vec::new());
+        self.balances = Balances::at(1.0);
         (self.is_wide, self.tried, self.stretch) = (true, 0, Stretch::default());
     }
 
     /// Returns to windows, because too many iterations were late.
     fn narrow(&mut self, now: u64) {
         let part = if self.tried < LONG_WIDE { self.found } else { MIN_WIDE };
-        (self.all, self.bounds) = (Balance::at(part), Vec::new());
+        self.balances = Balances::at(part);
         (self.is_wide, self.trial, self.stretch) = (false, None, Stretch::default());
         self.opened = now;
         self.next_wide = now.saturating_add(self.wide_rest);
@@ -582,7 +594,7 @@ impl Controller {
 
     /// Begins a pause, after which windows have this part at first.
     fn begin_pause(&mut self, until: u64, part: f64) {
-        (self.all, self.bounds) = (Balance { run: 0, ..Balance::at(part) }, Vec::new());
+        self.balances = Balances::after_late(part);
         (self.is_in_doubt, self.trial) = (true, None);
         (self.is_wide, self.stretch) = (false, Stretch::default());
         self.state = State::Pause(until);
@@ -599,31 +611,18 @@ impl Stretch {
     }
 }
 
-impl Balance {
-    fn at(part: f64) -> Self {
-        Self { part, run: FIRST_RUN, late: 0, chance: 1.0, fall: 1.0 }
+impl Mean {
+    fn note(&mut self, verdict: Verdict) {
+        (self.sum, self.count) = (self.sum + verdict.relative, self.count + 1.0);
     }
 
-    /// Moves by one iteration, by less the less it says.
-    fn note(&mut self, verdict: Verdict, most: f64) {
-        if verdict.is_late {
-            return self.note_late(verdict);
-        }
-        let haste = (1.0 + f64::from(self.run) * verdict.share).min(MAX_HASTE);
-        let rise = RISE * haste * verdict.weight() * verdict.share / LATE_SHARE;
-        self.part = (self.part * rise.exp()).min(most.max(self.part));
-        (self.run, self.late, self.chance) = (self.run.saturating_add(1), 0, 1.0);
+    /// Returns the mean. Not a number: of none.
+    fn value(self) -> f64 {
+        self.sum / self.count
     }
+}
 
-    fn note_late(&mut self, verdict: Verdict) {
-        self.late = self.late.saturating_add(1);
-        self.chance *= verdict.share;
-        let after_another = (f64::from(self.run) + 1.0) * verdict.share;
-        let in_sequence = if self.late > 1 { verdict.share.powf(self.late.into()) } else { 1.0 };
-        let is_soon = after_another.min(in_sequence) <= SOON * LATE_SHARE;
-        let most = MAX_FALL / verdict.weight();
-        self.fall = if is_soon { (self.fall * 1.5).min(most) } else { 1.0 };
-        self.run = 0;
-        self.part *= (-FALL * self.fall * verdict.weight()).exp();
-    }
+/// Returns the time after this one by a multiple of a measurement's cost.
+fn add_cost(now: u64, cost: u64, multiple: f64) -> u64 {
+    now.saturating_add((cost as f64 * multiple) as u64)
 }

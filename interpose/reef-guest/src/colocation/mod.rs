@@ -6,6 +6,7 @@
 //! windows are at most what the daemon allows and at least its floor.
 
 pub(crate) mod allowance;
+mod balance;
 pub(crate) mod controller;
 pub(crate) mod memory;
 pub(crate) mod pairs;
@@ -18,5 +19,7 @@ pub use controller::{Controller, MAX_PROBE};
 pub use share::{Percent, ShareRequest, Slo};
 pub use windows::{Step, Windows};
 
+#[cfg(test)]
+mod simulated_hosts;
 #[cfg(test)]
 mod simulated_programs;
