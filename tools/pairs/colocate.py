@@ -23,8 +23,13 @@ session: its programs start at once, and wait for their turns. Prints a line for
                    which both begin
     met            windows of 2 s and 1,000 steps that meet the target, of all (1.10 if none is set)
 At the end of a line stands what REEF itself has measured, as growth@part for each second. With
-repetitions the last table has the median, the least and the greatest of each. What doesn't fit
-into the budget of seconds is listed at the end.
+repetitions the last table has the median, the least and the greatest of each, and for programs
+whose speed alone differs from second to second:
+    pooled x       99th percentile of all runs of a way, as a multiple of that of all measurements
+                   alone of the same program with or without MPS
+    late %         part of their steps that are longer than the target times that, beyond the part
+                   of those alone. A target allows 1
+What doesn't fit into the budget of seconds is listed at the end.
 """
 import argparse
 import collections
@@ -64,6 +69,11 @@ class Way:
         """alone, slices, reef or slo, and its value."""
         last = self.text.rpartition("+")[2]
         return ("slices", "") if last.startswith("mps") else tuple((last + ":").split(":")[:2])
+
+    @property
+    def target(self):
+        name, value = self.kind
+        return float(value) if name == "slo" else 1.10
 
     @property
     def is_mps(self):
@@ -289,15 +299,19 @@ def line(pair, way, cells, rest):
 class Table:
     """Results so far."""
 
-    def __init__(self, path):
-        self.path, self.rows, self.alone = path, [], {}
+    def __init__(self, path, has_lengths):
+        self.path, self.has_lengths, self.rows, self.alone = path, has_lengths, [], {}
+        self.lengths = collections.defaultdict(list)
 
     def add(self, pair, way, rt, be, alone, samples=(), watts=float("nan")):
         first, second = pair.split("+")
         plain, other, nan = self.alone.get((False, first)), self.alone.get((False, second)), float("nan")
         is_pair = other and way.kind[0] != "alone"
         both = figures.Pair(rt["marks"], be["ends"], alone["marks"], other["per_s"]) if is_pair else None
-        target = float(way.kind[1]) if way.kind[0] == "slo" else 1.10
+        target, key = way.target, (first, way.is_mps, way.threads[1])
+        lengths = [figures.lengths(one["marks"]) for one in (rt, alone)]
+        self.lengths[pair, way.text] += lengths[0]
+        self.lengths[key] += lengths[1]
         values = [rt["p50"], rt["p99"], rt["p50"] / alone["p50"], rt["p99"] / alone["p99"], rt["p999"] / alone["p99"]]
         values += [rt["p99"] / plain["p99"] if plain else nan, both.kept() if both else nan]
         values += [both.standstill() if both else nan, watts, both.begin() if both else nan]
@@ -307,6 +321,9 @@ class Table:
         without = lambda one: {key: value for key, value in one.items() if key not in ("marks", "ends")} if one else one
         row = dict(pair=pair, way=way.text, rt=without(rt), be=without(be), alone=without(alone), values=values, met=met)
         row.update(p50_ratio=values[2], p99_ratio=values[3], p99_plain=values[5], kept=values[6])
+        row.update(key=key, target=target)
+        if self.has_lengths:
+            row["lengths"] = [[round(one, 4) for one in of] for of in lengths]
         self.rows.append(dict(row, samples=list(samples)))
         if self.path:
             pathlib.Path(self.path).write_text(json.dumps(self.rows, indent=1))
@@ -326,13 +343,15 @@ class Table:
         for row in self.rows:
             groups[row["pair"], row["way"]].append(row)
         columns = "p99 x, p999 x, kept %, still ms, watts, 1st s x"
-        print(f"# median (least to greatest): {columns}; windows that met the target, of all")
+        print(f"# median (least to greatest): {columns}; pooled x, late %; windows that met the target, of all")
         for (pair, way), rows in groups.items():
             cells = []
             for at in (3, 4, 6, 7, 8, 9):
                 form = FORMATS[at].split(".")[1]
                 middle, least, most = (format(one, "." + form) for one in figures.spread([row["values"][at] for row in rows]))
                 cells.append(f"{middle} ({least} to {most})")
+            pooled = figures.pooled(self.lengths[pair, way], self.lengths[rows[0]["key"]], rows[0]["target"])
+            cells += [format(*one) for one in zip(pooled, ("7.3f", "7.2f"))]
             met = [row["met"].split("/") for row in rows if row["met"] != "-"]
             line(pair, way, cells, f"{sum(int(one[0]) for one in met)}/{sum(int(one[1]) for one in met)} of {len(rows)} runs")
 
@@ -376,6 +395,7 @@ def main():
     parser.add_argument("--budget", type=float, default=280)
     parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="for all programs")
     parser.add_argument("--json")
+    parser.add_argument("--lengths", action="store_true", help="have the length of each step in it, next to others and alone")
     args = parser.parse_args()
     args.folder = args.folder.resolve()
     pairs = EIGHT if args.pairs == "eight" else args.pairs.split(",")
@@ -389,7 +409,7 @@ def main():
     sessions = collections.defaultdict(list)
     for pair, way in runs:
         sessions[way.session].append((pair, way))
-    begin, table, left = time.monotonic(), Table(args.json), []
+    begin, table, left = time.monotonic(), Table(args.json, args.lengths), []
     line("pair", "way", [f"{head:>{form.split('.')[0]}}" for head, form in zip(COLUMNS, FORMATS)], "   met  growth@part")
     for key, plan in sessions.items():
         if time.monotonic() - begin > args.budget - 30:

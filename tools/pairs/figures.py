@@ -56,6 +56,17 @@ def late(ends, limit):
     return sum(one > limit for one in took) / len(took)
 
 
+def pooled(lengths, alone, target):
+    """Returns the 99th percentile of steps as a multiple of that alone, and the late ones beyond those alone.
+
+    All lengths are in milliseconds. A step is late if it is longer than `target` times the 99th percentile alone.
+    Late ones are in percent of all steps.
+    """
+    p99 = quantile(alone, 0.99)
+    share = lambda of: 100 * sum(one > target * p99 for one in of) / len(of)
+    return quantile(lengths, 0.99) / p99, share(lengths) - share(alone)
+
+
 class Pair:
     """Figures of a pair of programs next to each other, and of both alone.
 
