@@ -7,7 +7,7 @@
 use reef_latency::{LATE_SHARE, Verdict};
 
 /// Iterations alone of a kind that has a balance of its own: with fewer its limit would be chance.
-pub(super) const KNOWN_ITERATIONS: usize = 40;
+const KNOWN_ITERATIONS: usize = 40;
 /// Fall of the part's logarithm for a late iteration.
 const FALL: f64 = 0.05;
 /// Rise of the part's logarithm for any other iteration, right after a late one. It doubles after

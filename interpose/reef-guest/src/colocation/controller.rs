@@ -24,7 +24,7 @@
 //! do no more with windows than without: they may do enough while the real-time program is idle.
 //! And so it does if the part at the target is smaller than [`WORTH`] times what the target costs.
 
-use super::balance::{Balances, KNOWN_ITERATIONS};
+use super::balance::Balances;
 use super::share::Slo;
 use super::trial::{Outcome, Trial};
 use crate::limit::quantity::WHOLE;
@@ -45,7 +45,8 @@ const QUIET_SOON: u64 = 1_000_000;
 const QUIET_SURELY: u64 = 5_000_000;
 /// Times of colocation for each time of measurement: while the latency alone is unknown or in
 /// doubt, while there are fewer than [`MANY_ITERATIONS`], later, and while all passes and there are
-/// at least [`SOME_ITERATIONS`].
+/// at least [`SOME_ITERATIONS`]. After a check by which the host is slow, iterations do not count
+/// for the first one of these.
 const INTERVALS: [f64; 4] = [3.0, 15.0, 47.0, 95.0];
 const MANY_ITERATIONS: usize = 400;
 const SOME_ITERATIONS: usize = 100;
@@ -84,7 +85,9 @@ const LONG_WIDE: usize = 400;
 /// this asks for. With less the program runs as one without a target.
 const WORTH: f64 = 0.5;
 const MAX_LEAST: f64 = 0.8 * PROBE;
-/// Weight of the iterations by which that is judged: their number if none is late alone.
+/// Weight of the iterations by which that is judged: their number if none is late alone. Those of
+/// kinds with fewer than [`SOME_ITERATIONS`] alone are not counted: the least part may be too much
+/// for them because a lower quantile is their limit.
 const JUDGED_WEIGHT: f64 = 512.0;
 /// Pauses after a part that was too large however small, in nanoseconds. They double.
 const MIN_PAUSE: u64 = 2_000_000_000;
@@ -483,7 +486,7 @@ impl Controller {
         if part > 2.0 * PROBE && !self.is_wide {
             self.pause = MIN_PAUSE;
         }
-        if verdict.known >= KNOWN_ITERATIONS {
+        if verdict.known >= SOME_ITERATIONS {
             self.stretch.note(verdict, part);
         }
         if verdict.is_late {
