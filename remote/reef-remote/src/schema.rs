@@ -122,6 +122,7 @@ mod tests {
             "HardSwish",
             "Attention",
             "Depthwise",
+            "Eight",
             "TopK",
             "Contract",
             "Formula",

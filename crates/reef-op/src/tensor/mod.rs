@@ -15,6 +15,7 @@
 //! | [`Contract`] | sums of products | MatMul, Gemm, convolutions, Einsum, Resize |
 //! | [`Finished`] | a contraction with a formula of its sums | a layer with bias and activation |
 //! | [`Depthwise`] | a convolution of each channel by itself, with padding and bias | what Pad, a contraction and Add are together |
+//! | [`Eight`] | a convolution between numbers of 8 bits | what formulas, Pad and a contraction of a quantized file are together |
 //! | [`RowMap`] | a formula of elements and of folds of their row | softmax and normalisations as one |
 //! | [`Gather`], [`Scatter`] | what indices say | Gather, GatherND, ScatterElements, OneHot |
 //! | [`Scan`] | running sums | CumSum |
@@ -39,6 +40,7 @@ pub use element::{Domain, Element};
 pub use kinds::attention::{Attention, ScoreStep};
 pub use kinds::contract::Contract;
 pub use kinds::depthwise::Depthwise;
+pub use kinds::eight::Eight;
 pub use kinds::finished::Finished;
 pub use kinds::fold::{Fold, FoldKind};
 pub use kinds::formula::{Binary, Formula, Scalar, Term, Unary};

@@ -4,6 +4,7 @@ use super::array::{Array, Values};
 use super::kinds::attention::Attention;
 use super::kinds::contract::Contract;
 use super::kinds::depthwise::Depthwise;
+use super::kinds::eight::Eight;
 use super::kinds::finished::Finished;
 use super::kinds::fold::Fold;
 use super::kinds::indexed::{Gather, Scatter};
@@ -35,6 +36,7 @@ pub enum Kind {
     TopK(TopK),
     Attention(Attention),
     Depthwise(Depthwise),
+    Eight(Eight),
 }
 
 /// An operation on tensors: `output = kind(inputs)`.
@@ -66,6 +68,7 @@ impl TensorOp {
             Kind::TopK(_) => "top_k",
             Kind::Attention(_) => "attention",
             Kind::Depthwise(_) => "depthwise",
+            Kind::Eight(_) => "eight",
         }
     }
 
@@ -99,6 +102,7 @@ impl TensorOp {
             Kind::TopK(op) => op.check(inputs, output),
             Kind::Attention(op) => op.check(inputs, output),
             Kind::Depthwise(op) => op.check(inputs, output),
+            Kind::Eight(op) => op.check(inputs, output),
         }
     }
 
@@ -130,6 +134,7 @@ impl TensorOp {
             Kind::TopK(op) => 32 * op.len / op.k,
             Kind::Attention(op) => op.cost(),
             Kind::Depthwise(op) => 1 + op.taps(),
+            Kind::Eight(op) => 1 + op.terms(),
         }
     }
 
@@ -191,6 +196,7 @@ impl TensorOp {
             Kind::TopK(op) => op.compute(job, &self.inputs[0]),
             Kind::Attention(op) => op.compute(job),
             Kind::Depthwise(op) => op.compute(job),
+            Kind::Eight(op) => op.compute(job),
         }
     }
 }

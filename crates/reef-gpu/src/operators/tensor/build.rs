@@ -143,6 +143,7 @@ fn build_bound<V: Vendor>(bound: &BoundTensors<'_, V>) -> Result<Vec<Launch<Gpu<
         Kind::TopK(op) => rows::build_top(bound, op),
         Kind::Attention(op) => attention::build(bound, op),
         Kind::Depthwise(op) => depthwise::build(bound, op),
+        Kind::Eight(_) => Err(bound.refused("numbers of 8 bits")),
     };
     Ok(vec![launch?])
 }

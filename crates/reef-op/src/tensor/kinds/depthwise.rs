@@ -3,7 +3,7 @@
 use super::job::{Job, Outputs, TILE};
 use crate::tensor::element::Element;
 use crate::tensor::spec::Spec;
-use crate::tensor::view::{View, product};
+use crate::tensor::view::product;
 use reef_core::{Error, Result};
 
 /// `output[n, c, y, x] = bias[c] + sum over i, j of weights[c, i, j] * input[n, c, v, w]`, with
@@ -76,8 +76,8 @@ impl Depthwise {
     }
 
     pub(crate) fn compute(&self, mut job: Job<'_>) -> Outputs {
-        let [input, weights] = [0, 1].map(|k| floats(&job, k));
-        let bias = (job.inputs.len() > 2).then(|| floats(&job, 2));
+        let [input, weights] = [0, 1].map(|k| job.singles(k));
+        let bias = (job.inputs.len() > 2).then(|| job.singles(2));
         let [images, channels, ..] = self.shape;
         let [height, width] = self.over;
         // Images, channels, rows and columns by the output's own order.
@@ -119,14 +119,6 @@ impl Depthwise {
         }
         sum
     }
-}
-
-/// All of an input.
-fn floats(job: &Job<'_>, input: usize) -> Vec<f32> {
-    let len = job.inputs[input].len();
-    let mut floats = vec![0.0; len];
-    job.load(input, &View::dense(&[len]), 0, &mut floats);
-    floats
 }
 
 #[cfg(test)]

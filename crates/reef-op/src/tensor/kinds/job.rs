@@ -35,6 +35,14 @@ impl Job<'_> {
         T::store(numbers, &mut self.output);
     }
 
+    /// All of an input.
+    pub(crate) fn singles(&self, input: usize) -> Vec<f32> {
+        let len = self.inputs[input].len();
+        let mut singles = vec![0.0; len];
+        self.load(input, &View::dense(&[len]), 0, &mut singles);
+        singles
+    }
+
     /// Reads elements of input `input` as `view` sees it.
     pub(crate) fn load<T: Number>(&self, input: usize, view: &View, first: usize, to: &mut [T]) {
         view.load(&self.inputs[input], 0, first, to);

@@ -7,6 +7,7 @@
 pub(crate) mod attention;
 pub(crate) mod contract;
 pub(crate) mod depthwise;
+pub(crate) mod eight;
 pub(crate) mod finished;
 pub(crate) mod fold;
 pub(crate) mod formula;
