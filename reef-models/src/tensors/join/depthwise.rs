@@ -1,11 +1,11 @@
 //! Convolutions of each channel by itself, with the padding before and the bias behind them.
 
+use super::padding::zeros_around;
 use super::readers::Readers;
 use crate::model::ports::Port;
 use crate::tensors::step::TensorStep;
 use reef_op::tensor::{
-    Binary, Contract, Depthwise, Domain, Element, Formula, Kind, Move, NOWHERE, Scalar, Spec,
-    TensorOp, Term, View,
+    Binary, Contract, Depthwise, Domain, Element, Formula, Kind, Spec, TensorOp, Term, View,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -92,31 +92,15 @@ fn convolution(step: &TensorStep) -> Option<Depthwise> {
 
 /// The convolution that `step` is, of what `maker` pads with zeros.
 fn padded(step: &TensorStep, found: &Depthwise, maker: &TensorStep) -> Option<TensorStep> {
-    let (Kind::Move(op), [input]) = (&maker.op.kind, &maker.op.inputs[..]) else { return None };
+    let [rows, columns] = zeros_around(&maker.op)?;
+    let input = &maker.op.inputs[0];
     let &[n, c, height, width] = &input.dims[..] else { return None };
-    if input.elements() == 0 {
-        return None;
-    }
-    let Move { tables, fill: Scalar::Whole(0) | Scalar::Real(0.0) } = op else { return None };
-    let [images, channels, rows, columns] = &tables[..] else { return None };
-    let [n, c] = [(images, n, c * height * width), (channels, c, height * width)].map(
-        |(table, size, stride)| zeros_before(table, size, stride).filter(|_| table.len() == size),
-    );
-    let same = (n, c) == (Some(0), Some(0)) && maker.op.output.dims == step.op.inputs[0].dims;
-    let before = [zeros_before(rows, height, width)?, zeros_before(columns, width, 1)?];
-    let shape = [input.dims[0], input.dims[1], height, width];
-    let joined = Depthwise { shape, before, ..found.clone() };
+    let joined =
+        Depthwise { shape: [n, c, height, width], before: [rows[0], columns[0]], ..found.clone() };
     let reads = vec![maker.reads[0], step.reads[1]];
     let inputs = vec![input.clone(), step.op.inputs[1].clone()];
+    let same = maker.op.output.dims == step.op.inputs[0].dims;
     if same { with(step, joined, reads, inputs) } else { None }
-}
-
-/// Number of places before those of all elements of an axis, among others that are nowhere.
-fn zeros_before(table: &[usize], size: usize, stride: usize) -> Option<usize> {
-    let before = table.iter().take_while(|&&at| at == NOWHERE).count();
-    let (own, after) = table[before..].split_at_checked(size)?;
-    let all = own.iter().enumerate().all(|(k, &at)| at == k * stride);
-    (all && after.iter().all(|&at| at == NOWHERE)).then_some(before)
 }
 
 /// The convolution of `maker` with the bias that `step` adds to each channel.

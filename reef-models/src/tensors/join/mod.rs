@@ -8,6 +8,7 @@
 pub(super) mod depthwise;
 mod finished;
 pub(super) mod joined;
+mod padding;
 mod readers;
 mod row_cluster;
 mod rows;
