@@ -14,8 +14,13 @@ pub(super) fn turned(steps: &[TensorStep], outputs: &[Port]) -> HashMap<usize, [
     }
     outputs.iter().for_each(|port| _ = open.remove(&port.storage));
     let needs: Vec<Needs> = steps.iter().map(Needs::of).collect();
+    let ends: HashSet<usize> = outputs.iter().map(|port| port.storage).collect();
     for (step, needs) in steps.iter().zip(&needs) {
         needs.fixed.iter().for_each(|storage| _ = open.remove(storage));
+        // A step that fills an output stays, so that there is nothing to gain.
+        if ends.contains(&step.writes) {
+            needs.turned.iter().for_each(|storage| _ = open.remove(storage));
+        }
         // A reader that sees something else than an image of these sizes doesn't know its
         // channels.
         for (storage, spec) in step.reads.iter().zip(&step.op.inputs) {

@@ -151,6 +151,16 @@ fn outputs_lie_as_they_did() {
 }
 
 #[test]
+fn output_with_channels_last_is_filled() {
+    let model = network(|b, x| {
+        let first = convolution(b, x, 1, [2, 2, 0])?;
+        let mixed = convolution(b, &first, CHANNELS, [3, 1, 1])?;
+        Ok(vec![b.transpose(&mixed, &[0, 2, 3, 1])?])
+    });
+    assert_eq!(names(model), ["finished", "depthwise", "move"]);
+}
+
+#[test]
 fn without_convolutions_of_single_channels_nothing_changes() {
     let model = network(|b, x| {
         let turned = b.transpose(x, &[0, 2, 3, 1])?;
