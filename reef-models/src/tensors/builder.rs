@@ -3,6 +3,7 @@
 use super::axes::{Result, elements};
 use super::constant::Constant;
 use super::fuse::formulas::fuse;
+use super::join::eight::steps as eight;
 use super::model::TensorModel;
 use super::scalars::with_scalars;
 use super::step::{Recent, TensorStep};
@@ -267,9 +268,18 @@ impl<'a> Builder<'a> {
         let constants = self.constants.into_iter().filter(|(storage, _)| needed[*storage]);
         let own = |(storage, held)| Ok((storage, owned(held, self.ledger)?));
         self.stored.clear();
-        let constants = constants.map(own).collect::<Result<_>>()?;
+        let constants: Vec<(usize, Constant)> = constants.map(own).collect::<Result<_>>()?;
+        let values = |storage: usize| {
+            let at = constants.binary_search_by_key(&storage, |(at, _)| *at).ok()?;
+            match &constants[at].1 {
+                Constant::Values(array) => Some(array),
+                Constant::MadeUp(..) => None,
+            }
+        };
+        let quantized = eight::constants(&steps, &ports, &values);
         let (inputs, storages) = (self.inputs, self.storages);
-        Ok(TensorModel { name: name.into(), inputs, outputs: ports, storages, constants, steps })
+        let name = name.into();
+        Ok(TensorModel { name, inputs, outputs: ports, storages, constants, quantized, steps })
     }
 
     /// The storage of an output: its own if a step writes it and no other output has taken it, as

@@ -44,6 +44,7 @@ mod tests {
     use crate::model::ports::{Extent, Port};
     use crate::tensors::model::TensorModel;
     use reef_op::tensor::{Domain, Element, Formula, Kind, Map, Spec, Term};
+    use std::collections::HashSet;
     use std::sync::Arc;
 
     /// A step that reads some storages and writes one.
@@ -75,8 +76,8 @@ mod tests {
             texts: None,
         };
         let (inputs, outputs) = (vec![port(0)], vec![port(5)]);
-        let (name, constants) = (String::new(), Vec::new());
-        let model = TensorModel { name, inputs, outputs, storages, constants, steps };
+        let (name, constants, quantized) = (String::new(), Vec::new(), HashSet::new());
+        let model = TensorModel { name, inputs, outputs, storages, constants, quantized, steps };
         let places = |groups: Vec<&[TensorStep]>| model.arena_of(groups).offsets;
         let one_by_one = places(model.steps.chunks(1).collect());
         assert_eq!(one_by_one[2], one_by_one[4], "no step reads 2 when 4 is written");

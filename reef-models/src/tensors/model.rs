@@ -6,7 +6,9 @@ use crate::model::ports::{Extent, Port};
 use crate::tensors::attention::find;
 use crate::tensors::constant::Constant;
 use crate::tensors::join::depthwise;
+use crate::tensors::join::eight::steps as eight;
 use crate::tensors::join::joined::joined;
+use crate::tensors::join::moves;
 use crate::tensors::layout::turn::channels_last;
 use crate::tensors::narrow::narrowed;
 use crate::tensors::step::TensorStep;
@@ -28,6 +30,9 @@ pub struct TensorModel {
     pub(crate) storages: Vec<Spec>,
     /// Storages whose values are known.
     pub(crate) constants: Vec<(usize, Constant)>,
+    /// Those that are weights, and the bias if there is one, of a convolution between numbers of 8
+    /// bits.
+    pub(crate) quantized: HashSet<(usize, Option<usize>)>,
     pub(crate) steps: Vec<TensorStep>,
 }
 
@@ -43,7 +48,10 @@ impl TensorModel {
         let has = |op: &TensorOp| device.has_joined(op);
         foresee(device, &self.steps);
         let steps = find::joined(&self.steps, &self.outputs, &has);
+        let free = self.storages.len();
+        let steps = eight::join(&steps, &self.outputs, &self.quantized, free, &has);
         let steps = channels_last(depthwise::join(&steps, &self.outputs, &has), &self.outputs);
+        let steps = moves::join(steps, &self.outputs);
         let steps = joined(&steps, &self.outputs, &has);
         foresee(device, &steps);
         let known = || self.constants.iter().map(|(storage, _)| *storage);
@@ -72,7 +80,7 @@ impl TensorModel {
 
     /// A copy without the values of constants, for those that are on a device.
     pub(crate) fn without_values(&self) -> Self {
-        let Self { name, inputs, outputs, storages, constants, steps } = self;
+        let Self { name, inputs, outputs, storages, constants, quantized, steps } = self;
         let empty = |(storage, constant): &(usize, Constant)| (*storage, constant.without_values());
         Self {
             name: name.clone(),
@@ -80,6 +88,7 @@ impl TensorModel {
             outputs: outputs.clone(),
             storages: storages.clone(),
             constants: constants.iter().map(empty).collect(),
+            quantized: quantized.clone(),
             steps: steps.clone(),
         }
     }
@@ -91,7 +100,8 @@ impl TensorModel {
     /// `Tensor` if an input is missing or of another type or length than the network's, `Unended`
     /// if a loop would go on beyond its bound.
     pub fn execute(&self, inputs: &[Array]) -> Result<Vec<Array>> {
-        let mut held: Vec<Option<Array>> = vec![None; self.storages.len()];
+        let written = self.steps.iter().map(|step| step.writes + 1).max().unwrap_or(0);
+        let mut held: Vec<Option<Array>> = vec![None; written.max(self.storages.len())];
         for (k, port) in self.inputs.iter().enumerate() {
             let given = inputs.get(k).filter(|array| {
                 (array.element(), array.len()) == (port.spec.element, port.spec.elements())
@@ -124,10 +134,18 @@ impl TensorModel {
         self.arena_of(self.steps.chunks(1))
     }
 
-    /// As [`arena`](Self::arena), of steps for a device, in groups that run side by side.
+    /// As [`arena`](Self::arena), of steps for a device, in groups that run side by side. Storages
+    /// behind the network's are as large as what is written there.
     pub fn arena_of<'a>(&self, groups: impl IntoIterator<Item = &'a [TensorStep]>) -> ArenaPlan {
-        let mut lives: Vec<Option<RangeInclusive<usize>>> = vec![None; self.storages.len()];
+        let mut bytes: Vec<usize> = self.storages.iter().map(Spec::bytes).collect();
+        let mut lives: Vec<Option<RangeInclusive<usize>>> = vec![None; bytes.len()];
         for (k, group) in groups.into_iter().enumerate() {
+            for step in group.iter().filter(|step| step.writes >= self.storages.len()) {
+                let len = bytes.len().max(step.writes + 1);
+                bytes.resize(len, 0);
+                lives.resize(len, None);
+                bytes[step.writes] = step.op.output.bytes();
+            }
             let used = group.iter().flat_map(|step| step.reads.iter().chain([&step.writes]));
             for &storage in used {
                 let first = lives[storage].as_ref().map_or(k, |life| *life.start());
@@ -138,7 +156,6 @@ impl TensorModel {
         ports
             .chain(self.constants.iter().map(|constant| constant.0))
             .for_each(|own| lives[own] = None);
-        let bytes: Vec<usize> = self.storages.iter().map(Spec::bytes).collect();
         arena::place(&bytes, lives)
     }
 }

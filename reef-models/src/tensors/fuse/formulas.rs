@@ -6,7 +6,7 @@ use reef_op::tensor::{Binary, Domain, Element, Formula, Kind, Map, Spec, TensorO
 use std::sync::Arc;
 
 /// Most terms of a formula that is made of several: devices hold all of them at once.
-pub(super) const TERMS: usize = 32;
+pub(in crate::tensors) const TERMS: usize = 32;
 /// Most inputs of such a formula.
 const INPUTS: usize = 8;
 

@@ -9,13 +9,14 @@ use reef_op::tensor::{Contract, Depthwise, Fold, Kind, Spec, TensorOp};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// `steps` of a device that convolves each channel by itself in either order, with channels last
-/// where that saves steps; as they are, if there is no such convolution.
+/// `steps` of a device that convolves each channel by itself in either order, or numbers of 8 bits
+/// with channels last, with channels last where that saves steps; as they are, if there is no such
+/// convolution.
 pub(in crate::tensors) fn channels_last(
     steps: Vec<TensorStep>,
     outputs: &[Port],
 ) -> Vec<TensorStep> {
-    if !steps.iter().any(|step| matches!(step.op.kind, Kind::Depthwise(_))) {
+    if !steps.iter().any(|step| matches!(step.op.kind, Kind::Depthwise(_) | Kind::Eight(_))) {
         return steps;
     }
     let turn = Turn { dims: turned(&steps, outputs) };

@@ -1,0 +1,98 @@
+//! Formulas between values and numbers of 8 bits.
+
+use crate::tensors::fuse::formulas::TERMS;
+use reef_op::tensor::{Binary, Formula, Scalar, Term, Unary};
+
+/// Meaning of numbers of 8 bits.
+pub(super) struct Numbers {
+    pub(super) scale: f32,
+    pub(super) zero: i8,
+}
+
+/// The numbers of which a formula makes values: `(x - zero) * scale`.
+pub(super) fn numbers(formula: &Formula) -> Option<Numbers> {
+    let (moved, scale) = with_number(formula, formula.0.len().checked_sub(1)?, Binary::Mul)?;
+    let (x, zero) = with_number(formula, moved, Binary::Sub).unwrap_or((moved, 0.0));
+    let is_input = formula.0[x] == Term::Input(0);
+    Some(Numbers { scale: scale as f32, zero: small(zero)? }).filter(|_| is_input)
+}
+
+/// Numbers that a formula writes.
+pub(super) struct Written {
+    /// The input that is rounded.
+    pub(super) value: usize,
+    /// The input that is added to it before.
+    pub(super) added: Option<usize>,
+    pub(super) relu: bool,
+    pub(super) scale: f32,
+    pub(super) zero: i8,
+}
+
+/// The numbers that a formula makes of sums: `min(max(round(sum / scale) + zero, -128), 127)`.
+pub(super) fn written(formula: &Formula) -> Option<Written> {
+    let last = formula.0.len().checked_sub(1)?;
+    let (above, high) = with_number(formula, last, Binary::Min)?;
+    let (moved, low) = with_number(formula, above, Binary::Max)?;
+    let (rounded, zero) = with_number(formula, moved, Binary::Add)?;
+    let Term::Unary(Unary::Round, steps) = formula.0[rounded] else { return None };
+    let (sum, scale) = with_number(formula, steps, Binary::Div)?;
+    let (sum, relu) = match with_number(formula, sum, Binary::Max) {
+        Some((sum, 0.0)) => (sum, true),
+        Some(_) => return None,
+        None => (sum, false),
+    };
+    let input = |at: usize| match formula.0[at] {
+        Term::Input(input) => Some(input),
+        _ => None,
+    };
+    let (value, added) = match formula.0[sum] {
+        Term::Binary(Binary::Add, a, b) => (input(a)?, Some(input(b)?)),
+        _ => (input(sum)?, None),
+    };
+    let is_all = low == f64::from(i8::MIN) && high == f64::from(i8::MAX);
+    let written = Written { value, added, relu, scale: scale as f32, zero: small(zero)? };
+    Some(written).filter(|_| is_all && added != Some(value))
+}
+
+/// Operands of a term that is this function of another term and a number, which stands second
+/// where that makes a difference.
+fn with_number(formula: &Formula, at: usize, function: Binary) -> Option<(usize, f64)> {
+    let number = |at: usize| match formula.0[at] {
+        Term::Scalar(Scalar::Real(number)) => Some(number),
+        Term::Scalar(Scalar::Whole(number)) => Some(number as f64),
+        _ => None,
+    };
+    let Term::Binary(own, a, b) = formula.0[at] else { return None };
+    let is_ordered = matches!(function, Binary::Sub | Binary::Div);
+    let first = || number(a).filter(|_| !is_ordered).map(|number| (b, number));
+    let pair = number(b).map(|number| (a, number)).or_else(first)?;
+    (own == function).then_some(pair)
+}
+
+fn small(number: f64) -> Option<i8> {
+    let small = number as i8;
+    (f64::from(small) == number).then_some(small)
+}
+
+/// Returns whether a formula stays one that devices hold if one is taken off its inputs.
+pub(super) fn takes_one_off(formula: &Formula) -> bool {
+    let inputs = formula.0.iter().filter(|term| matches!(term, Term::Input(_))).count();
+    formula.0.len() + 2 * inputs <= TERMS
+}
+
+/// A formula with one taken off its inputs of which `is_more` says so.
+pub(super) fn one_less(formula: &Formula, is_more: &dyn Fn(usize) -> bool) -> Formula {
+    let mut made = Formula::default();
+    let mut at: Vec<usize> = Vec::with_capacity(formula.0.len());
+    for term in &formula.0 {
+        let number = made.push(term.renumbered(|k| at[k]));
+        at.push(match *term {
+            Term::Input(input) if is_more(input) => {
+                let one = made.push(Term::Scalar(Scalar::Whole(1)));
+                made.push(Term::Binary(Binary::Sub, number, one))
+            }
+            _ => number,
+        });
+    }
+    made
+}

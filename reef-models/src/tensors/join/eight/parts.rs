@@ -1,0 +1,238 @@
+//! The steps that a convolution between numbers of 8 bits is made of.
+
+use super::formula::{Numbers, Written, numbers, takes_one_off, written};
+use crate::model::ports::Port;
+use crate::tensors::join::padding::zeros_around;
+use crate::tensors::join::readers::Readers;
+use crate::tensors::step::TensorStep;
+use crate::tensors::windows::convolution;
+use reef_op::tensor::{Domain, Eight, Element, Kind, Spec, TensorOp};
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+/// Storages of weights, and of the bias if there is one.
+pub(in crate::tensors) type Constants = (usize, Option<usize>);
+
+/// Steps of a network, and what they read of each other.
+pub(super) struct Parts<'a> {
+    steps: &'a [TensorStep],
+    makers: HashMap<usize, usize>,
+    readers: Readers,
+}
+
+/// A convolution, and the steps that it is made of.
+pub(super) struct Found {
+    /// The step that makes values of numbers.
+    pub(super) values: usize,
+    /// The step that has zeros around them.
+    pub(super) padding: Option<usize>,
+    /// Rows and columns of zeros, before and after.
+    pub(super) edges: [[usize; 2]; 2],
+    /// The step that makes sums.
+    pub(super) sums: usize,
+    pub(super) constants: Constants,
+    /// The bias as the last step sees it.
+    pub(super) bias: Option<Spec>,
+    /// Without padding.
+    pub(super) eight: Eight,
+}
+
+/// A convolution as it is joined.
+pub(super) struct Joined {
+    pub(super) found: Found,
+    pub(super) op: TensorOp,
+    pub(super) eight: Eight,
+    /// Padding that is a step of its own.
+    pub(super) edges: [[usize; 2]; 2],
+    /// Numbers that it writes are one more than those of the file.
+    pub(super) is_more: bool,
+}
+
+impl<'a> Parts<'a> {
+    pub(super) fn of(steps: &'a [TensorStep], outputs: &[Port]) -> Self {
+        let makers = steps.iter().enumerate().map(|(k, step)| (step.writes, k)).collect();
+        Self { steps, makers, readers: Readers::of(steps, outputs) }
+    }
+
+    /// The step that makes what step `last` alone reads as its input `input`.
+    fn alone(&self, last: usize, input: usize) -> Option<usize> {
+        let storage = self.steps[last].reads[input];
+        let is_alone = self.readers.all(storage).len() == 1;
+        self.makers.get(&storage).copied().filter(|_| is_alone)
+    }
+
+    /// The step that makes input `input` of step `reader`, which sees it as it is made.
+    fn maker(&self, reader: usize, input: usize) -> Option<usize> {
+        let reader = &self.steps[reader];
+        let maker = *self.makers.get(&reader.reads[input])?;
+        (self.steps[maker].op.output == reader.op.inputs[input]).then_some(maker)
+    }
+
+    /// The convolution that ends with step `last`.
+    pub(super) fn found(&self, last: usize) -> Option<Found> {
+        let step = &self.steps[last];
+        let Kind::Map(map) = &step.op.kind else { return None };
+        if map.domain != Domain::F32 || step.op.output.element != Element::I8 {
+            return None;
+        }
+        let Written { value, added, relu, scale, zero } = written(&map.formula)?;
+        let is_sum = |input: usize| {
+            let maker = self.alone(last, input).map(|maker| &self.steps[maker].op.kind);
+            matches!(maker, Some(Kind::Contract(_)))
+        };
+        let (sum, bias) = match added {
+            Some(added) if is_sum(added) => (added, Some(value)),
+            added => (value, added),
+        };
+        let sums = self.maker(last, sum).filter(|_| is_sum(sum))?;
+        let sizes = Sizes::of(&self.steps[sums].op)?;
+        let is_whole = step.op.inputs[sum].dims == step.op.output.dims;
+        let bias_spec = bias.map(|bias| step.op.inputs[bias].clone());
+        let fits = bias_spec.as_ref().is_none_or(|spec| is_of_channels(spec, sizes.outputs));
+        if !is_whole || !fits || step.reads.len() != 1 + usize::from(bias.is_some()) {
+            return None;
+        }
+        let before = self.maker(sums, 0)?;
+        let edges = zeros_around(&self.steps[before].op);
+        let (padding, values) = match edges {
+            Some(_) => (Some(before), self.maker(before, 0)?),
+            None => (None, before),
+        };
+        let (shape, from) = self.values(values)?;
+        let eight = Eight {
+            shape,
+            over: [sizes.outputs, sizes.over[0], sizes.over[1]],
+            size: sizes.size,
+            stride: sizes.stride,
+            padding: [0; 2],
+            scales: [from.scale, scale],
+            zeros: [from.zero, zero],
+            // A lowest number that stands for zero is a bound already.
+            relu: relu && zero != i8::MIN,
+        };
+        let constants = (self.steps[sums].reads[1], bias.map(|bias| step.reads[bias]));
+        let edges = edges.unwrap_or_default();
+        let found = Found { values, padding, edges, sums, constants, bias: bias_spec, eight };
+        // Another zero point would move the bound.
+        (!found.eight.relu || zero == 0).then_some(found)
+    }
+
+    /// Sizes of an image whose values step `at` makes of its numbers, and what these stand for.
+    fn values(&self, at: usize) -> Option<([usize; 4], Numbers)> {
+        let TensorOp { kind, inputs, output } = &*self.steps[at].op;
+        let (Kind::Map(map), [input]) = (kind, &inputs[..]) else { return None };
+        let singles = map.domain == Domain::F32 && output.element == Element::F32;
+        if !singles || input.element != Element::I8 || input.dims != output.dims {
+            return None;
+        }
+        let shape: [usize; 4] = input.dims[..].try_into().ok()?;
+        Some((shape, numbers(&map.formula)?))
+    }
+
+    /// The convolution that ends with step `last` as it is joined, where numbers of the storages
+    /// `more` are one more.
+    pub(super) fn joined(
+        &self,
+        last: usize,
+        found: Found,
+        more: &HashSet<usize>,
+    ) -> Option<Joined> {
+        let [zero_x, zero_y] = found.eight.zeros;
+        let reads_more = more.contains(&self.steps[found.values].reads[0]);
+        let is_more = zero_y == i8::MIN;
+        if is_more && !self.all_take_one_off(self.steps[last].writes) {
+            return None;
+        }
+        let [zero_x, zero_y] = [(zero_x, reads_more), (zero_y, is_more)]
+            .map(|(zero, one)| if one { zero.checked_add(1) } else { Some(zero) });
+        let zeros = [zero_x?, zero_y?];
+        let ([rows, columns], [n, c, height, width]) = (found.edges, found.eight.shape);
+        // Outside of an image kernels see the number 0.
+        let is_inside = zeros[0] == 0 && [rows, columns].iter().all(|[a, b]| a == b);
+        let (padding, edges) =
+            if is_inside { ([rows[0], columns[0]], [[0; 2]; 2]) } else { ([0; 2], found.edges) };
+        let add = |size: usize, [before, after]: [usize; 2]| size + before + after;
+        let shape = [n, c, add(height, edges[0]), add(width, edges[1])];
+        let eight = Eight { shape, padding, zeros, ..found.eight };
+        let op = self.op(&eight, &found)?;
+        Some(Joined { found, op, eight, edges, is_more })
+    }
+
+    fn op(&self, eight: &Eight, found: &Found) -> Option<TensorOp> {
+        let [n, c, height, width] = eight.shape;
+        let [outputs, down, right] = eight.over;
+        let eights = |dims: [usize; 4]| Spec { element: Element::I8, dims: dims.to_vec() };
+        let weights = self.steps[found.sums].op.inputs[1].clone();
+        let images = [eights([n, height, width, c]), weights];
+        let op = TensorOp {
+            kind: Kind::Eight(*eight),
+            inputs: images.into_iter().chain(found.bias.clone()).collect(),
+            output: eights([n, down, right, outputs]),
+        };
+        op.check().ok().map(|()| op)
+    }
+
+    /// Returns whether all readers of a storage are formulas that can take one off.
+    fn all_take_one_off(&self, storage: usize) -> bool {
+        let can = |step: &TensorStep| match &step.op.kind {
+            Kind::Map(map) => takes_one_off(&map.formula),
+            _ => false,
+        };
+        // A caller of the network has the number behind the last step's.
+        self.readers.all(storage).iter().all(|&reader| self.steps.get(reader).is_some_and(can))
+    }
+
+    /// Steps that no other step reads once these convolutions are joined.
+    pub(super) fn gone(&self, joined: &HashMap<usize, Joined>) -> HashSet<usize> {
+        let parts = joined.values().flat_map(|one| {
+            [Some(one.found.values), one.found.padding, Some(one.found.sums)].into_iter().flatten()
+        });
+        let parts: BTreeSet<usize> = parts.collect();
+        let mut gone = HashSet::new();
+        for part in parts.into_iter().rev() {
+            let mut readers = self.readers.all(self.steps[part].writes).iter();
+            if readers.all(|reader| gone.contains(reader) || joined.contains_key(reader)) {
+                gone.insert(part);
+            }
+        }
+        gone
+    }
+}
+
+/// Sizes of a convolution without padding.
+struct Sizes {
+    outputs: usize,
+    over: [usize; 2],
+    size: [usize; 2],
+    stride: [usize; 2],
+}
+
+impl Sizes {
+    /// Those of a contraction of singles that is one, in one group and with adjoining taps.
+    fn of(op: &TensorOp) -> Option<Self> {
+        let (Kind::Contract(contract), [x, w]) = (&op.kind, &op.inputs[..]) else { return None };
+        if [x, w, &op.output].iter().any(|spec| spec.element != Element::F32) {
+            return None;
+        }
+        if [x, w].iter().any(|spec| spec.elements() == 0) {
+            return None; // from here on products of sizes are small
+        }
+        let (&[_, c, _, width], &[outputs, each, rows, columns]) = (&x.dims[..], &w.dims[..])
+        else {
+            return None;
+        };
+        let &[_, _, down, right] = &op.output.dims[..] else { return None };
+        let &[.., line, column] = &contract.kept[0].strides[..] else { return None };
+        let (size, over, stride) = ([rows, columns], [down, right], [line / width, column]);
+        if c != each || stride.contains(&0) {
+            return None;
+        }
+        let want = convolution(&x.dims, &w.dims, 1, &over, &stride, &[1; 2], Domain::F32);
+        (*contract == want).then_some(Self { outputs, over, size, stride })
+    }
+}
+
+/// Returns whether an input of a formula is one value for each channel.
+fn is_of_channels(spec: &Spec, channels: usize) -> bool {
+    let axis = spec.dims.len().checked_sub(3).map(|at| spec.dims[at]);
+    spec.element == Element::F32 && spec.elements() == channels && axis == Some(channels)
+}

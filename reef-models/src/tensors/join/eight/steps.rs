@@ -1,0 +1,177 @@
+//! Steps with convolutions between numbers of 8 bits.
+
+use super::formula::one_less;
+use super::parts::{Constants, Found, Joined, Parts};
+use crate::model::ports::Port;
+use crate::tensors::step::TensorStep;
+use reef_op::Format;
+use reef_op::tensor::{Array, Element, Kind, Map, Move, NOWHERE, Scalar, Spec, TensorOp, View};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// Constants of those convolutions among `steps` whose weights are integers of 8 bits times a scale
+/// for each output. `known` gives values of constants.
+pub(in crate::tensors) fn constants<'a>(
+    steps: &[TensorStep],
+    outputs: &[Port],
+    known: &dyn Fn(usize) -> Option<&'a Array>,
+) -> HashSet<Constants> {
+    if !steps.iter().any(|step| step.op.output.element == Element::I8) {
+        return HashSet::new();
+    }
+    let parts = Parts::of(steps, outputs);
+    let found = (0..steps.len()).filter_map(|last| parts.found(last));
+    let of_integers = |found: &Found| {
+        let (weights, bias) = found.constants;
+        let Some(Array::F32(weights)) = known(weights) else { return false };
+        let is_known = bias.is_none_or(|bias| matches!(known(bias), Some(Array::F32(_))));
+        is_known && are_integers(weights, found.eight.over[0])
+    };
+    found.filter(of_integers).map(|found| found.constants).collect()
+}
+
+/// Largest distance of a quotient from an integer, which `Format::scale_of_all` keeps to.
+const MAX_DISTANCE: f32 = 1.0 / 16384.0;
+
+/// Returns whether the weights of each output are integers times their scale.
+fn are_integers(weights: &[f32], outputs: usize) -> bool {
+    let each = weights.len().checked_div(outputs).unwrap_or(0);
+    weights.chunks(each.max(1)).all(|row| {
+        let scale = Format::Int8.scale_of_all(row);
+        row.iter().all(|weight| (weight / scale - (weight / scale).round()).abs() <= MAX_DISTANCE)
+    })
+}
+
+/// `steps` with such convolutions of these constants joined, where `takes` takes that. Storages
+/// from number `free` on are new.
+pub(in crate::tensors) fn join(
+    steps: &[TensorStep],
+    outputs: &[Port],
+    constants: &HashSet<Constants>,
+    free: usize,
+    takes: &dyn Fn(&TensorOp) -> bool,
+) -> Vec<TensorStep> {
+    if constants.is_empty() {
+        return steps.to_vec();
+    }
+    let parts = Parts::of(steps, outputs);
+    // Storages whose numbers are one more.
+    let mut more: HashSet<usize> = HashSet::new();
+    let mut joined: HashMap<usize, Joined> = HashMap::new();
+    for last in 0..steps.len() {
+        let found = parts.found(last).filter(|found| constants.contains(&found.constants));
+        let Some(one) = found.and_then(|found| parts.joined(last, found, &more)) else { continue };
+        if takes(&one.op) {
+            more.extend(one.is_more.then_some(steps[last].writes));
+            joined.insert(last, one);
+        }
+    }
+    let gone = parts.gone(&joined);
+    let mut made = Made { steps: Vec::with_capacity(steps.len()), free, turned: HashMap::new() };
+    for (k, step) in steps.iter().enumerate().filter(|(k, _)| !gone.contains(k)) {
+        match joined.get(&k) {
+            Some(one) => made.write(step, one, steps),
+            None => made.steps.push(with_one_less(step, &more)),
+        }
+    }
+    made.steps
+}
+
+/// `step` with one taken off what it reads of the storages `more`.
+fn with_one_less(step: &TensorStep, more: &HashSet<usize>) -> TensorStep {
+    let Kind::Map(map) = &step.op.kind else { return step.clone() };
+    let is_more = |input: usize| more.contains(&step.reads[input]);
+    if !(0..step.reads.len()).any(is_more) {
+        return step.clone();
+    }
+    let kind = Kind::Map(Map { formula: one_less(&map.formula, &is_more), domain: map.domain });
+    TensorStep { op: Arc::new(TensorOp { kind, ..TensorOp::clone(&step.op) }), ..step.clone() }
+}
+
+/// Steps that are written anew.
+struct Made {
+    steps: Vec<TensorStep>,
+    /// Number of the next new storage.
+    free: usize,
+    /// Storages of images with channels last, by those that they were made of and their sizes there.
+    turned: HashMap<(usize, [usize; 4]), usize>,
+}
+
+impl Made {
+    /// Adds a convolution that fills what `last` filled.
+    fn write(&mut self, last: &TensorStep, one: &Joined, steps: &[TensorStep]) {
+        let values = &steps[one.found.values];
+        let (from, shape) = (values.reads[0], one.found.eight.shape);
+        let [n, c, height, width] = shape;
+        let image = self.turned.get(&(from, shape)).copied().unwrap_or_else(|| {
+            let tables = turn(shape, [0, 2, 3, 1]);
+            let made = self.moved(last, tables, (from, &values.op.inputs[0]), None);
+            self.turned.insert((from, shape), made);
+            made
+        });
+        let image = if one.edges == [[0; 2]; 2] {
+            image
+        } else {
+            let spec = Spec { element: Element::I8, dims: vec![n, height, width, c] };
+            let tables = padded([n, height, width, c], one.edges);
+            self.moved(last, tables, (image, &spec), Some(one.eight.zeros[0]))
+        };
+        let (weights, bias) = one.found.constants;
+        let reads = [image, weights].into_iter().chain(bias).collect();
+        let made = self.storage();
+        let op = Arc::new(one.op.clone());
+        self.steps.push(TensorStep { name: last.name.clone(), op, reads, writes: made });
+        let [outputs, down, right] = one.eight.over;
+        let tables = turn([n, down, right, outputs], [0, 3, 1, 2]);
+        self.steps.push(move_of(last, tables, None, (made, &one.op.output), last.writes));
+    }
+
+    fn storage(&mut self) -> usize {
+        self.free += 1;
+        self.free - 1
+    }
+
+    /// Adds a move to a new storage, which it returns.
+    fn moved(
+        &mut self,
+        last: &TensorStep,
+        tables: Vec<Vec<usize>>,
+        from: (usize, &Spec),
+        fill: Option<i8>,
+    ) -> usize {
+        let writes = self.storage();
+        self.steps.push(move_of(last, tables, fill, from, writes));
+        writes
+    }
+}
+
+/// A step that moves integers of 8 bits.
+fn move_of(
+    last: &TensorStep,
+    tables: Vec<Vec<usize>>,
+    fill: Option<i8>,
+    (from, input): (usize, &Spec),
+    writes: usize,
+) -> TensorStep {
+    let output = Spec { element: Element::I8, dims: tables.iter().map(Vec::len).collect() };
+    let kind = Kind::Move(Move { tables, fill: Scalar::Whole(fill.unwrap_or(0).into()) });
+    let op = Arc::new(TensorOp { kind, inputs: vec![input.clone()], output });
+    TensorStep { name: last.name.clone(), op, reads: vec![from], writes }
+}
+
+/// Tables of a move that gives axes of these sizes in this order.
+fn turn(dims: [usize; 4], order: [usize; 4]) -> Vec<Vec<usize>> {
+    let strides = View::dense(&dims).strides;
+    order.iter().map(|&axis| (0..dims[axis]).map(|at| at * strides[axis]).collect()).collect()
+}
+
+/// Tables of a move that has places without an element around images, channels last.
+fn padded(dims: [usize; 4], [rows, columns]: [[usize; 2]; 2]) -> Vec<Vec<usize>> {
+    let mut tables = turn(dims, [0, 1, 2, 3]);
+    for (table, [before, after]) in tables[1..3].iter_mut().zip([rows, columns]) {
+        let nowhere = |count: usize| std::iter::repeat_n(NOWHERE, count);
+        let own = std::mem::take(table);
+        *table = nowhere(before).chain(own).chain(nowhere(after)).collect();
+    }
+    tables
+}

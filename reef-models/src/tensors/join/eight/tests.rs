@@ -1,0 +1,256 @@
+//! Networks with joined convolutions give what their separate steps give.
+
+use super::steps::join;
+use crate::Model;
+use crate::memory::budget::Budget;
+use crate::memory::ledger::Ledger;
+use crate::tensors::builder::Builder;
+use crate::tensors::join::moves;
+use crate::tensors::layout::turn::channels_last;
+use crate::tensors::model::TensorModel;
+use crate::tensors::value::Value;
+use crate::tensors::windows::convolution;
+use reef_op::tensor::{Array, Binary, Domain, Eight, Element, Kind, Scalar, Spec, TensorOp, Unary};
+use std::path::Path;
+
+/// The network on a device that has the operations that `takes` takes.
+fn on_device(model: &TensorModel, takes: &dyn Fn(&TensorOp) -> bool) -> TensorModel {
+    let TensorModel { steps, outputs, quantized, storages, .. } = model;
+    let steps = join(steps, outputs, quantized, storages.len(), takes);
+    let steps = moves::join(channels_last(steps, outputs), outputs);
+    TensorModel { steps, ..model.clone() }
+}
+
+fn eights(model: &TensorModel) -> Vec<Eight> {
+    let eight = |kind: &Kind| if let Kind::Eight(eight) = kind { Some(*eight) } else { None };
+    model.steps.iter().filter_map(|step| eight(&step.op.kind)).collect()
+}
+
+fn names(model: &TensorModel) -> Vec<&'static str> {
+    model.steps.iter().map(|step| step.op.name()).collect()
+}
+
+fn stored(file: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/onnx_quantized");
+    folder.join(file).to_str().expect("it is text").to_owned()
+}
+
+/// Convolutions of files of `quantize_static`, of which the first reads three channels: outputs are
+/// the same to a step.
+#[test]
+fn stored_files_give_the_same_numbers_with_their_convolutions_joined() {
+    let cases = std::fs::read_to_string(stored("cases.json")).unwrap();
+    let cases: serde_json::Value = serde_json::from_str(&cases).unwrap();
+    let numbers = cases["images"].as_array().unwrap().iter();
+    let numbers: Vec<f32> = numbers.map(|number| number.as_f64().unwrap() as f32).collect();
+    let images = cases["kinds"].as_array().unwrap().len();
+    for name in ["per_channel", "per_tensor", "symmetric"] {
+        let step = cases["files"][name]["step"].as_f64().unwrap();
+        let read = Model::open(stored(&format!("{name}.onnx"))).read().unwrap();
+        let model = read.tensors().unwrap();
+        let devices: [(fn(&TensorOp) -> bool, usize); 2] = [(is_wide, 2), (is_any, 3)];
+        for (takes, count) in devices {
+            let joined = on_device(model, &takes);
+            assert_eq!(eights(&joined).len(), count, "{name}: {:?}", names(&joined));
+            assert!(joined.arena().bytes > 0, "new storages have places");
+            for image in numbers.chunks(numbers.len() / images) {
+                let image = [Array::F32(image.to_vec())];
+                let made = joined.execute(&image).unwrap()[0].values().to_f64();
+                let want = model.execute(&image).unwrap()[0].values().to_f64();
+                let close = |(a, b): (&f64, &f64)| (a - b).abs() <= 1.001 * step;
+                assert_eq!(made.len(), want.len());
+                assert!(made.iter().zip(&want).all(close), "{name}: {made:?}, not {want:?}");
+            }
+        }
+        assert_eq!(on_device(model, &|_| false), *model, "{name}");
+    }
+    // Products of integers, and numbers without a sign, stay by their meaning.
+    for name in ["operators", "unsigned"] {
+        let read = Model::open(stored(&format!("{name}.onnx"))).read().unwrap();
+        let model = read.tensors().unwrap();
+        assert_eq!(on_device(model, &|_| true), *model, "{name}");
+    }
+}
+
+fn is_wide(op: &TensorOp) -> bool {
+    matches!(&op.kind, Kind::Eight(op) if op.shape[1] == 16)
+}
+
+fn is_any(_: &TensorOp) -> bool {
+    true
+}
+
+const CHANNELS: usize = 6;
+
+/// Numbers of 8 bits, and what they mean.
+struct Numbers {
+    value: Value,
+    scale: f64,
+    zero: f64,
+}
+
+fn quantized(b: &mut Builder<'_>, x: &Value, scale: f64, zero: f64) -> Numbers {
+    let made = b.map_in(Domain::F32, Element::I8, &[x], |w| {
+        let (x, scale, zero) = (w.input(0), w.real(scale), w.real(zero));
+        let (low, high) = (w.real(-128.0), w.real(127.0));
+        let quotient = w.div(x, scale);
+        let whole = w.un(Unary::Round, quotient);
+        let moved = w.add(whole, zero);
+        let above = w.bin(Binary::Max, moved, low);
+        w.bin(Binary::Min, above, high)
+    });
+    Numbers { value: made.unwrap(), scale, zero }
+}
+
+fn values(b: &mut Builder<'_>, numbers: &Numbers) -> Value {
+    let Numbers { value, scale, zero } = numbers;
+    let made = b.map_in(Domain::F32, Element::F32, &[value], |w| {
+        let (x, scale, zero) = (w.input(0), w.real(*scale), w.real(*zero));
+        let moved = w.sub(x, zero);
+        w.mul(moved, scale)
+    });
+    made.unwrap()
+}
+
+/// Made-up eighths, from -3 to 3 of them. A sum of products of them is exact.
+fn eighths(b: &Builder<'_>, dims: &[usize]) -> Value {
+    let count: usize = dims.iter().product();
+    let number = |at: usize| ((at * 37 + count) % 7) as f32 / 8.0 - 0.375;
+    b.constant(dims.to_vec(), Array::F32((0..count).map(number).collect())).unwrap()
+}
+
+/// A convolution of values with a bias, by windows of `size` with `pad` zeros around the image.
+fn convolved(b: &mut Builder<'_>, x: &Value, [size, stride, pad]: [usize; 3]) -> Value {
+    let edge = [0, 0, pad as i64, pad as i64];
+    let x = b.pad(x, &edge, &edge, Scalar::Whole(0)).unwrap();
+    let w = eighths(b, &[CHANNELS, x.dims()[1], size, size]);
+    let over = [2, 3].map(|axis| (x.dims()[axis] - size) / stride + 1);
+    let sums = convolution(x.dims(), w.dims(), 1, &over, &[stride; 2], &[1; 2], Domain::F32);
+    let dims = vec![x.dims()[0], CHANNELS, over[0], over[1]];
+    let sums = b.emit(Kind::Contract(sums), &[&x, &w], Spec { element: Element::F32, dims });
+    let bias = eighths(b, &[CHANNELS, 1, 1]);
+    b.binary(Binary::Add, &sums.unwrap(), &bias).unwrap()
+}
+
+/// A network of numbers of an image, which `write` continues.
+fn network(write: impl FnOnce(&mut Builder<'_>, &Numbers) -> Vec<Value>) -> TensorModel {
+    let ledger = Ledger::new(&Budget::default());
+    let mut b = Builder::new(&ledger);
+    let x = b.input("x", Spec { element: Element::F32, dims: vec![2, 4, 5, 6] }).unwrap();
+    let x = quantized(&mut b, &x, 0.5, -3.0);
+    let outputs = write(&mut b, &x).into_iter().enumerate();
+    b.finish("m", outputs.map(|(k, value)| (format!("y{k}"), value)).collect()).unwrap()
+}
+
+/// The network with all convolutions joined, after a check that it gives the same.
+fn same(model: &TensorModel) -> TensorModel {
+    let joined = on_device(model, &|_| true);
+    let count = model.inputs[0].spec.elements();
+    let x = [Array::F32((0..count).map(|at| (at * 7 % 113) as f32 * 0.125 - 7.0).collect())];
+    assert_eq!(joined.execute(&x).unwrap(), model.execute(&x).unwrap(), "{:?}", names(&joined));
+    joined
+}
+
+#[test]
+fn images_stay_channels_last_between_convolutions_and_padding_is_one_move() {
+    let model = network(|b, x| {
+        let values_x = values(b, x);
+        let sums = convolved(b, &values_x, [3, 1, 1]);
+        let first = quantized(b, &sums, 0.5, -128.0);
+        let values_first = values(b, &first);
+        let sums = convolved(b, &values_first, [1, 2, 0]);
+        let second = quantized(b, &sums, 2.0, 3.0);
+        vec![values(b, &second)]
+    });
+    let joined = same(&model);
+    assert_eq!(names(&joined), ["map", "move", "eight", "eight", "move", "map"]);
+    let [first, second] = eights(&joined)[..] else { panic!("{:?}", names(&joined)) };
+    assert_eq!((first.zeros, second.zeros), ([-3, -127], [-127, 3]));
+    assert_eq!((first.shape, first.padding), ([2, 4, 7, 8], [0, 0]));
+    assert_eq!((second.over, second.stride), ([CHANNELS, 3, 3], [2, 2]));
+}
+
+#[test]
+fn formulas_take_one_off_numbers_whose_zero_point_is_the_lowest() {
+    let model = network(|b, x| {
+        let values_x = values(b, x);
+        let sums = convolved(b, &values_x, [1, 1, 0]);
+        let first = quantized(b, &sums, 0.25, -128.0);
+        let values_first = values(b, &first);
+        let sums = convolved(b, &values_first, [3, 1, 1]);
+        let second = quantized(b, &sums, 1.0, 3.0);
+        let values_second = values(b, &second);
+        let sum = b.binary(Binary::Add, &values_second, &values_first).unwrap();
+        let third = quantized(b, &sum, 1.0, -128.0);
+        vec![values(b, &third)]
+    });
+    let joined = same(&model);
+    assert_eq!(eights(&joined).len(), 2, "{:?}", names(&joined));
+}
+
+#[test]
+fn lowest_zero_point_that_others_than_formulas_read_is_not_joined() {
+    let end = |zero: f64, write: fn(&mut Builder<'_>, &Numbers) -> Value| {
+        let model = network(|b, x| {
+            let values_x = values(b, x);
+            let sums = convolved(b, &values_x, [1, 1, 0]);
+            let made = quantized(b, &sums, 0.25, zero);
+            vec![write(b, &made)]
+        });
+        eights(&same(&model)).len()
+    };
+    let as_output: fn(&mut Builder<'_>, &Numbers) -> Value = |_, made| made.value.clone();
+    let turned: fn(&mut Builder<'_>, &Numbers) -> Value =
+        |b, made| b.transpose(&made.value, &[0, 2, 3, 1]).unwrap();
+    assert_eq!([end(-128.0, as_output), end(-128.0, turned), end(-128.0, values)], [0, 0, 1]);
+    assert_eq!([end(4.0, as_output), end(4.0, turned)], [1, 1]);
+}
+
+#[test]
+fn relu_is_joined_where_no_zero_point_moves_its_bound() {
+    let with = |zero: f64| {
+        let model = network(|b, x| {
+            let values_x = values(b, x);
+            let sums = convolved(b, &values_x, [1, 1, 0]);
+            let bounded = b.each(&sums, |w, x| w.relu(x)).unwrap();
+            let made = quantized(b, &bounded, 0.25, zero);
+            vec![values(b, &made)]
+        });
+        eights(&same(&model)).first().map(|eight| eight.relu)
+    };
+    assert_eq!([with(0.0), with(-128.0), with(5.0)], [Some(true), Some(false), None]);
+}
+
+#[test]
+fn zeros_of_numbers_without_a_zero_point_are_the_kernels_own() {
+    let model = network(|b, x| {
+        let values_x = values(b, x);
+        let plain = quantized(b, &values_x, 0.5, 0.0);
+        let values_plain = values(b, &plain);
+        let sums = convolved(b, &values_plain, [3, 2, 1]);
+        let made = quantized(b, &sums, 0.5, 1.0);
+        vec![values(b, &made)]
+    });
+    let joined = same(&model);
+    let [eight] = eights(&joined)[..] else { panic!("{:?}", names(&joined)) };
+    assert_eq!((eight.shape, eight.padding), ([2, 4, 5, 6], [1, 1]));
+    assert_eq!(names(&joined).iter().filter(|name| **name == "move").count(), 2, "there and back");
+}
+
+#[test]
+fn weights_that_are_not_integers_times_a_scale_stay() {
+    let model = network(|b, x| {
+        let values_x = values(b, x);
+        let number = |at: usize| (at as f32 * 1.7).sin();
+        let numbers = Array::F32((0..4 * CHANNELS).map(number).collect());
+        let w = b.constant(vec![CHANNELS, 4, 1, 1], numbers).unwrap();
+        let sums =
+            convolution(values_x.dims(), w.dims(), 1, &[5, 6], &[1; 2], &[1; 2], Domain::F32);
+        let spec = Spec { element: Element::F32, dims: vec![2, CHANNELS, 5, 6] };
+        let sums = b.emit(Kind::Contract(sums), &[&values_x, &w], spec).unwrap();
+        let made = quantized(b, &sums, 0.25, 3.0);
+        vec![values(b, &made)]
+    });
+    assert!(model.quantized.is_empty());
+    assert_eq!(on_device(&model, &|_| true), model);
+}
