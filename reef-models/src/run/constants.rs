@@ -1,11 +1,11 @@
 //! The constants of networks on a device.
 
-use crate::errors::error::Result;
+use crate::errors::error::{Error, Result};
 use crate::model::image_model::{ImageModel, Layer};
 use crate::model::tensor::Source;
 use crate::tensors::model::TensorModel;
-use reef_op::tensor::Array;
-use reef_op::{Operators, PackedInput};
+use reef_op::tensor::{Array, Eight, Kind};
+use reef_op::{Conv2d, Op, Operators, PackedInput};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
@@ -53,6 +53,35 @@ struct DeviceConstant<D: Operators> {
     digest: u64,
     plain: Option<D::Buffer>,
     packed: Vec<(PackedInput, D::Buffer)>,
+    eights: Vec<PackedEight<D>>,
+}
+
+/// Weights and bias of a convolution between numbers of 8 bits, packed.
+#[derive(Debug)]
+struct PackedEight<D: Operators> {
+    form: EightForm,
+    /// Number and digest of the values of the bias.
+    biases: usize,
+    digest: u64,
+    buffer: D::Buffer,
+}
+
+/// A convolution between numbers of 8 bits that takes weights with a bias.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct EightForm {
+    /// Over one window: packed weights serve images of all sizes.
+    eight: Eight,
+    /// Storage of the bias, if there is one.
+    bias: Option<usize>,
+}
+
+impl EightForm {
+    fn new(eight: &Eight, bias: Option<usize>) -> Self {
+        let ([_, channels, ..], [outputs, ..], [rows, columns]) =
+            (eight.shape, eight.over, eight.size);
+        let (shape, over) = ([1, channels, rows, columns], [outputs, 1, 1]);
+        Self { eight: Eight { shape, over, stride: [1; 2], padding: [0; 2], ..*eight }, bias }
+    }
 }
 
 impl<D: Operators> TensorWeights<D> {
@@ -70,9 +99,17 @@ impl<D: Operators> TensorWeights<D> {
         let forms = forms(device, model);
         let mut weights = Self { kept: Vec::with_capacity(model.constants.len()), own: 0 };
         for (storage, constant) in &model.constants {
-            let plain = Form { plain: true, packed: Vec::new() };
+            let plain = Form { plain: true, ..Form::default() };
             let form = forms.get(storage).unwrap_or(&plain);
-            let kept = weights.bring(device, &constant.array(), form, base)?;
+            let array = constant.array();
+            let mut kept = weights.bring(device, &array, form, base)?;
+            for form in &form.eights {
+                let there = base.and_then(|base| base.alike(&kept));
+                let bias = form.bias.map(|bias| singles(model, bias)).transpose()?;
+                let packed =
+                    weights.bring_eight(device, &array, &bias.unwrap_or_default(), form, there)?;
+                kept.eights.push(packed);
+            }
             weights.kept.push(DeviceConstant { storage: *storage, ..kept });
         }
         Ok(Arc::new(weights))
@@ -88,10 +125,9 @@ impl<D: Operators> TensorWeights<D> {
     ) -> Result<DeviceConstant<D>> {
         let values = array.to_le_bytes();
         let (bytes, digest) = (values.len(), digest(&values));
-        let alike = |kept: &&DeviceConstant<D>| (kept.bytes, kept.digest) == (bytes, digest);
-        let there = base.and_then(|base| base.kept.iter().find(alike));
-        let mut made =
-            DeviceConstant { storage: 0, bytes, digest, plain: None, packed: Vec::new() };
+        let (packed, eights) = (Vec::new(), Vec::new());
+        let mut made = DeviceConstant { storage: 0, bytes, digest, plain: None, packed, eights };
+        let there = base.and_then(|base| base.alike(&made));
         if form.plain {
             made.plain = match there.and_then(|kept| kept.plain.as_ref()) {
                 Some(there) if read(device, there, bytes)? == values => Some(there.clone()),
@@ -119,6 +155,41 @@ impl<D: Operators> TensorWeights<D> {
         Ok(made)
     }
 
+    /// Brings weights and a bias onto the device, as its kernels of 8 bits take them.
+    fn bring_eight(
+        &mut self,
+        device: &D,
+        weights: &Array,
+        bias: &[f32],
+        form: &EightForm,
+        there: Option<&DeviceConstant<D>>,
+    ) -> Result<PackedEight<D>> {
+        let digest = digest(&bias.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>());
+        let alike = |known: &&PackedEight<D>| {
+            known.form.eight == form.eight && (known.digest, known.biases) == (digest, bias.len())
+        };
+        // Its bytes are the device's own, and so is their number: digests have to do.
+        if let Some(there) = there.and_then(|there| there.eights.iter().find(alike)) {
+            let buffer = there.buffer.clone();
+            return Ok(PackedEight { form: *form, biases: bias.len(), digest, buffer });
+        }
+        let (Array::F32(weights), Some(conv)) = (weights, Conv2d::of_eight(&form.eight)) else {
+            let why = format!("weights: must be singles, got {}", weights.element());
+            return Err(Error::Tensor { why });
+        };
+        let moved = form.eight.moved_bias(weights, bias);
+        let buffer = device.pack(&Op::Conv2d(conv), weights, &moved)?;
+        self.own += weights.len() + 2 * moved.len() * size_of::<f32>();
+        Ok(PackedEight { form: *form, biases: bias.len(), digest, buffer })
+    }
+
+    /// The constant with the same bytes, if there is one.
+    fn alike(&self, other: &DeviceConstant<D>) -> Option<&DeviceConstant<D>> {
+        let is =
+            |kept: &&DeviceConstant<D>| (kept.bytes, kept.digest) == (other.bytes, other.digest);
+        self.kept.iter().find(is)
+    }
+
     /// Bytes that were allocated for it alone.
     pub(crate) fn own_bytes(&self) -> usize {
         self.own
@@ -134,6 +205,18 @@ impl<D: Operators> TensorWeights<D> {
         self.find(storage)?.plain.as_ref()
     }
 
+    /// The packed form of weights, with this bias, of a convolution between numbers of 8 bits.
+    pub(super) fn eight(
+        &self,
+        weights: usize,
+        eight: &Eight,
+        bias: Option<usize>,
+    ) -> Option<&D::Buffer> {
+        let form = EightForm::new(eight, bias);
+        let known = self.find(weights)?.eights.iter().find(|known| known.form == form)?;
+        Some(&known.buffer)
+    }
+
     /// The packed form of a storage, if it is a constant.
     pub(super) fn packed(&self, storage: usize, packed: &PackedInput) -> Option<&D::Buffer> {
         self.find(storage)?.packed(packed)
@@ -147,9 +230,11 @@ impl<D: Operators> DeviceConstant<D> {
 }
 
 /// Forms in which the readers of a constant take it.
+#[derive(Default)]
 struct Form {
     plain: bool,
     packed: Vec<PackedInput>,
+    eights: Vec<EightForm>,
 }
 
 /// Forms in which the steps of `model` on a device take constants.
@@ -158,16 +243,30 @@ fn forms<D: Operators>(device: &D, model: &TensorModel) -> HashMap<usize, Form> 
     for step in model.steps_on(device) {
         let packed = device.packed_input(&step.op);
         for (k, &read) in step.reads.iter().enumerate() {
-            let empty = || Form { plain: false, packed: Vec::new() };
-            let form = forms.entry(read).or_insert_with(empty);
-            match packed.filter(|packed| packed.input == k) {
-                Some(packed) if form.packed.contains(&packed) => {}
-                Some(packed) => form.packed.push(packed),
-                None => form.plain = true,
+            let form = forms.entry(read).or_default();
+            match (&step.op.kind, packed.filter(|packed| packed.input == k)) {
+                (Kind::Eight(eight), _) if k == 1 => {
+                    let own = EightForm::new(eight, step.reads.get(2).copied());
+                    if !form.eights.contains(&own) {
+                        form.eights.push(own);
+                    }
+                }
+                (_, Some(packed)) if form.packed.contains(&packed) => {}
+                (_, Some(packed)) => form.packed.push(packed),
+                (_, None) => form.plain = true,
             }
         }
     }
     forms
+}
+
+/// Values of a constant of singles.
+fn singles(model: &TensorModel, storage: usize) -> Result<Vec<f32>> {
+    let found = model.constants.binary_search_by_key(&storage, |(at, _)| *at);
+    match found.ok().map(|at| model.constants[at].1.array().into_owned()) {
+        Some(Array::F32(singles)) => Ok(singles),
+        _ => Err(Error::Tensor { why: format!("storage {storage}: must be constant singles") }),
+    }
 }
 
 /// Content of a buffer.

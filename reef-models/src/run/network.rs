@@ -22,6 +22,7 @@ use crate::tensors::model::TensorModel;
 use crate::tensors::step::TensorStep;
 use reef_core::{Command, Launch};
 use reef_op::rounding::Rounded;
+use reef_op::tensor::Kind;
 use reef_op::{Operands, Operators, Storage, TensorOperands};
 use std::sync::Arc;
 
@@ -353,9 +354,15 @@ fn tensor_operands<'a, D: Operators>(
     weights: &'a TensorWeights<D>,
     step: &TensorStep,
 ) -> Result<TensorOperands<'a, D>> {
-    let packed = device.packed_input(&step.op).and_then(|packed| {
-        Some((packed.input, weights.packed(step.reads[packed.input], &packed)?))
-    });
+    let packed = match &step.op.kind {
+        Kind::Eight(eight) => {
+            let bias = step.reads.get(2).copied();
+            weights.eight(step.reads[1], eight, bias).map(|buffer| (1, buffer))
+        }
+        _ => device.packed_input(&step.op).and_then(|packed| {
+            Some((packed.input, weights.packed(step.reads[packed.input], &packed)?))
+        }),
+    };
     let input = |(k, &read): (usize, &usize)| match packed.filter(|(input, _)| *input == k) {
         Some((_, buffer)) => Ok(Storage { buffer, offset: 0 }),
         None => match weights.buffer(read) {

@@ -38,7 +38,7 @@ impl Operand {
     ) -> Result<Self> {
         check(&tensor)?;
         check_offset(storage)?;
-        let room = tensor.storage_elements() * size_of::<f32>();
+        let room = storage_bytes(&tensor);
         let operand = Self::at(storage.buffer.range(storage.offset, room)?, tensor, element);
         Ok(operand)
     }
@@ -58,7 +58,7 @@ impl Operand {
 
     /// Returns whether their storages have bytes in common, and not as other channels of one.
     pub(super) fn meets(&self, other: &Self) -> bool {
-        let bytes = |tensor: &Tensor| (tensor.storage_elements() * size_of::<f32>()) as u64;
+        let bytes = |tensor: &Tensor| storage_bytes(tensor) as u64;
         let overlap = self.storage < other.storage + bytes(&other.tensor)
             && other.storage < self.storage + bytes(&self.tensor);
         let is_one = self.storage == other.storage;
@@ -103,6 +103,13 @@ impl Operand {
             unused: 0,
         }
     }
+}
+
+/// Bytes of a storage. Networks of images have four for each element, those of tensors no more than
+/// numbers of 8 bits take.
+fn storage_bytes(tensor: &Tensor) -> usize {
+    let each = if tensor.layout.quantized().is_some() { 1 } else { size_of::<f32>() };
+    tensor.storage_elements() * each
 }
 
 /// Returns whether channels of a tensor can be taken four at a time.

@@ -169,7 +169,8 @@ pub trait Operators: Device {
 
     /// Returns whether [`tensor_operator`](Self::tensor_operator) has this operation, which is made
     /// of several that the device has in any case: attention, a sum with its formula, a formula of
-    /// rows. With the default, `false`, the device gets those instead.
+    /// rows, a convolution between numbers of 8 bits, whose weights are packed. With the default,
+    /// `false`, the device gets those instead.
     fn has_joined(&self, _op: &TensorOp) -> bool {
         false
     }

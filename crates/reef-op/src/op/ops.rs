@@ -1,7 +1,9 @@
 //! Operations of networks for images.
 
 use super::function::Function;
+use super::quantized::{Format, Quantized};
 use super::tensor::{Layout, MAX_ELEMENTS, Tensor, Window, product};
+use crate::tensor::kinds::eight::Eight;
 use reef_core::{Error, Result};
 
 /// `output = function?(relu?(convolve(input, weights) + bias + residual?))`.
@@ -28,6 +30,25 @@ pub struct Conv2d {
 }
 
 impl Conv2d {
+    /// Returns the convolution of images that an operation of tensors is, but for its zero points:
+    /// those are in the [bias](Eight::moved_bias). `None` if a scale is not a positive normal
+    /// number.
+    pub fn of_eight(eight: &Eight) -> Option<Self> {
+        let [batch, channels, height, width] = eight.shape;
+        let [outputs, down, right] = eight.over;
+        let numbers =
+            |side: usize| Quantized::new(Format::Int8, eight.scales[side]).map(Layout::Quantized);
+        Some(Self {
+            input: Tensor::new(numbers(0)?, [batch, channels, height, width]),
+            output: Tensor::new(numbers(1)?, [batch, outputs, down, right]),
+            window: Window { size: eight.size, stride: eight.stride, padding: eight.padding },
+            groups: 1,
+            residual: false,
+            relu: eight.relu,
+            function: None,
+        })
+    }
+
     fn check_groups(&self) -> Result<()> {
         let channels = [self.input.channels, self.output.channels];
         if self.groups == 0 || channels.iter().any(|n| !n.is_multiple_of(self.groups)) {

@@ -28,7 +28,7 @@
 
 mod array;
 mod element;
-mod kinds;
+pub(crate) mod kinds;
 mod number;
 pub(crate) mod op;
 mod spec;

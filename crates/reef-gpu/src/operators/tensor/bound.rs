@@ -196,7 +196,8 @@ fn addresses(start: u64, spec: &Spec) -> Range<u64> {
     start..start + spec.bytes() as u64
 }
 
-fn meet(a: &Range<u64>, b: &Range<u64>) -> bool {
+/// Returns whether two ranges of addresses have some in common.
+pub(super) fn meet(a: &Range<u64>, b: &Range<u64>) -> bool {
     a.start.max(b.start) < a.end.min(b.end)
 }
 

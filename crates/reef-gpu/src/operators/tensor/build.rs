@@ -6,7 +6,7 @@ use super::normal::launch as normal;
 pub(in crate::operators) use super::products::packed::pack as pack_input;
 use super::products::packed::packed;
 use super::products::{contract, group};
-use super::{depthwise, fold, formula, indexed, movement, row_map, rows};
+use super::{depthwise, eight, fold, formula, indexed, movement, row_map, rows};
 use crate::gpu::Gpu;
 use crate::hal::calls::Vendor;
 use reef_core::{Launch, Result};
@@ -19,6 +19,7 @@ pub(in crate::operators) fn scratch<V: Vendor>(gpu: &Gpu<V>, op: &TensorOp) -> S
     match &op.kind {
         _ if op.check().is_err() => Scratch::default(),
         Kind::Contract(_) | Kind::Finished(_) => contract::scratch(gpu, op),
+        Kind::Eight(eight) => eight::scratch(gpu, eight),
         _ => Scratch::default(),
     }
 }
@@ -30,6 +31,7 @@ pub(in crate::operators) fn takes<V: Vendor>(gpu: &Gpu<V>, op: &TensorOp) -> boo
         Kind::RowMap(rows) => op.check().is_ok() && row_map::fits(gpu, rows),
         Kind::Attention(heads) => op.check().is_ok() && attention::fits(gpu, op, heads),
         Kind::Depthwise(depthwise) => op.check().is_ok() && depthwise::fits(depthwise),
+        Kind::Eight(eight) => op.check().is_ok() && eight::fits(gpu, eight),
         _ => false,
     }
 }
@@ -69,7 +71,7 @@ pub(in crate::operators) fn takes_halves<V: Vendor>(gpu: &Gpu<V>, op: &TensorOp)
         }
 }
 
-/// The launch that computes `op`; none if it has no outputs.
+/// The launches that compute `op`; none if it has no outputs.
 ///
 /// # Errors
 ///
@@ -80,7 +82,10 @@ pub(in crate::operators) fn build<V: Vendor>(
     op: &TensorOp,
     operands: &TensorOperands<'_, Gpu<V>>,
 ) -> Result<Vec<Launch<Gpu<V>>>> {
-    build_bound(&bind(gpu, op, operands)?)
+    match &op.kind {
+        Kind::Eight(eight) => eight::build(gpu, op, eight, operands),
+        _ => build_bound(&bind(gpu, op, operands)?),
+    }
 }
 
 /// Number of `ops`, from the first on, that are best built together.
@@ -98,6 +103,10 @@ pub(in crate::operators) fn build_group<V: Vendor>(
     gpu: &Gpu<V>,
     ops: &[(&Arc<TensorOp>, TensorOperands<'_, Gpu<V>>)],
 ) -> Result<Vec<Launch<Gpu<V>>>> {
+    if ops.iter().any(|(op, _)| matches!(op.kind, Kind::Eight(_))) {
+        let each = ops.iter().map(|(op, operands)| build(gpu, op, operands));
+        return Ok(each.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect());
+    }
     let bound = ops.iter().map(|(op, operands)| bind(gpu, op, operands));
     let bound = bound.collect::<Result<Vec<_>>>()?;
     if let Some(launch) = group::build(&bound)? {
@@ -143,7 +152,7 @@ fn build_bound<V: Vendor>(bound: &BoundTensors<'_, V>) -> Result<Vec<Launch<Gpu<
         Kind::TopK(op) => rows::build_top(bound, op),
         Kind::Attention(op) => attention::build(bound, op),
         Kind::Depthwise(op) => depthwise::build(bound, op),
-        Kind::Eight(_) => Err(bound.refused("numbers of 8 bits")),
+        Kind::Eight(_) => Err(bound.refused("weights that are not packed")),
     };
     Ok(vec![launch?])
 }

@@ -11,6 +11,7 @@ mod attention;
 mod bound;
 pub(super) mod build;
 mod depthwise;
+mod eight;
 mod fold;
 mod formula;
 mod indexed;

@@ -13,6 +13,7 @@ use crate::operators::params::Params;
 use crate::operators::tensor::bound::{BoundTensors, KernelOp};
 use crate::operators::tensor::launch::Grid;
 use crate::operators::tensor::plan::Plan;
+use crate::operators::tiles::common::MAX_SPLIT_TILES;
 use crate::operators::tiles::slabs::{SLAB, Shape};
 use crate::operators::tiles::tile::{Body, Plan as Cut, Tile};
 use reef_core::{Error, Launch, Result};
@@ -23,7 +24,9 @@ use reef_op::tensor::{Contract, Domain, Element as Stored, Kind, TensorOp, View}
 const TERMS: usize = SLAB / size_of::<f32>();
 /// Bytes at the start of the scratch memory that are zero between launches: a count for each tile
 /// of a split sum. There are fewer tiles, as two parts of each are blocks.
-const COUNTS: usize = 4096;
+///
+/// As many as of convolutions, which use the same memory where numbers of 8 bits are convolved.
+const COUNTS: usize = MAX_SPLIT_TILES * size_of::<u32>();
 /// Minimum of rows and columns of a product whose sums are short, and terms of one that has few
 /// rows.
 pub(super) const MIN_SIDE: usize = 8;
