@@ -35,6 +35,7 @@ pub mod cases;
 pub mod null;
 mod run;
 mod subject;
+mod tensors;
 
 pub use null::Null;
 pub use run::{open, run, skip};

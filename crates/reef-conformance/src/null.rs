@@ -5,12 +5,14 @@
 //! that makes commands. It passes no suite: nothing on it can be stopped, because nothing is ever
 //! under way.
 
+use crate::tensors;
 use reef_core::dkp::Padding;
 use reef_core::{
     Args, Backend, Colocation, Copy, Device, DeviceInfo, Drained, Error, Event, Fill, Launch,
     NoGraph, PreemptLevel, Preemptor, Priority, Queue, Result, Seq,
 };
-use reef_op::{Format, Op, Operands, Operators, Quantization, Storage};
+use reef_op::tensor::{Kind, TensorOp};
+use reef_op::{Format, Op, Operands, Operators, Quantization, Storage, TensorOperands};
 use std::fmt;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,6 +31,8 @@ struct Open {
     launched_at: AtomicU64,
     compute: Compute,
     quantization: QuantizationFn,
+    /// It has operations of tensors.
+    tensors: bool,
 }
 
 /// Inputs of one operation of a network.
@@ -61,18 +65,24 @@ impl Null {
     /// A device on which operations of networks do what `compute` does: it reads the inputs, and
     /// writes the storage of [`Op::output`].
     pub fn computing(compute: impl Fn(&Op, &Inputs, &mut [f32]) + Send + Sync + 'static) -> Self {
-        Self::with(Compute(Some(Arc::new(compute))), |_| Quantization::default())
+        Self::with(Compute(Some(Arc::new(compute))), |_| Quantization::default(), false)
     }
 
     /// The device with kernels that take numbers of 8 bits, of any format: `quantization` returns
     /// the tensors of an operation that may have them.
     pub fn with_quantization(self, quantization: fn(&Op) -> Quantization) -> Self {
-        Self::with(self.0.compute.clone(), quantization)
+        Self::with(self.0.compute.clone(), quantization, self.0.tensors)
     }
 
-    fn with(compute: Compute, quantization: QuantizationFn) -> Self {
-        let launched_at = AtomicU64::new(0);
-        Self(Arc::new(Open { opened: Instant::now(), launched_at, compute, quantization }))
+    /// The device with operations of tensors by their definitions. Convolutions between numbers of
+    /// 8 bits that its kernels take are computed by those, as on a GPU.
+    pub fn with_tensors(self) -> Self {
+        Self::with(self.0.compute.clone(), self.0.quantization, true)
+    }
+
+    fn with(compute: Compute, quantization: QuantizationFn, tensors: bool) -> Self {
+        let (opened, launched_at) = (Instant::now(), AtomicU64::new(0));
+        Self(Arc::new(Open { opened, launched_at, compute, quantization, tensors }))
     }
 
     /// When the newest command came, on the [clock](Device::clock) of the device.
@@ -263,7 +273,7 @@ impl Device for Null {
     }
 
     fn open_with(_: usize, (): ()) -> Result<Self> {
-        Ok(Self::with(Compute(None), |_| Quantization::default()))
+        Ok(Self::with(Compute(None), |_| Quantization::default(), false))
     }
 
     fn info(&self) -> DeviceInfo {
@@ -340,6 +350,61 @@ impl Operators for Null {
         // SAFETY: the kernel takes no arguments and holds its memory.
         Ok(vec![unsafe { Launch::new(Kernel(kernel), [1; 3], [1; 3], Args::new(&[])) }])
     }
+
+    fn has_joined(&self, op: &TensorOp) -> bool {
+        let Kind::Eight(eight) = &op.kind else { return false };
+        let conv = tensors::convolution(eight).filter(|_| self.0.tensors && op.check().is_ok());
+        conv.map(|conv| (self.0.quantization)(&conv)).is_some_and(|has| has.input && has.output)
+    }
+
+    fn tensor_operator(
+        &self,
+        op: &Arc<TensorOp>,
+        operands: &TensorOperands<'_, Self>,
+    ) -> Result<Vec<Launch<Self>>> {
+        op.check()?;
+        let Some(compute) = self.0.compute.0.clone().filter(|_| self.0.tensors) else {
+            let what = format!("no kernel for {} of tensors", op.name());
+            return Err(Error::Unsupported { backend: Self::NAME, what });
+        };
+        let kernel = tensor_kernel(compute, op.clone(), operands);
+        // SAFETY: the kernel takes no arguments and holds its memory.
+        Ok(vec![unsafe { Launch::new(Kernel(Some(kernel)), [1; 3], [1; 3], Args::new(&[])) }])
+    }
+}
+
+/// A kernel that computes an operation that was checked, of what `operands` hold when it runs.
+fn tensor_kernel(
+    compute: Arc<ComputeFn>,
+    op: Arc<TensorOp>,
+    operands: &TensorOperands<'_, Null>,
+) -> Arc<dyn Fn() + Send + Sync> {
+    let own = |storage: &Storage<'_, Null>| (storage.buffer.clone(), storage.offset);
+    let (inputs, output): (Vec<_>, _) =
+        (operands.inputs.iter().map(own).collect(), own(&operands.output));
+    let packed = operands.packed;
+    Arc::new(move || {
+        let read = |k: usize| {
+            let (buffer, offset) = &inputs[k];
+            buffer.bytes()[*offset..*offset + op.inputs[k].bytes()].to_vec()
+        };
+        let made = match &op.kind {
+            Kind::Eight(eight) if packed => {
+                let conv = tensors::convolution(eight).expect("the device was asked for it");
+                tensors::convolved(eight, &read(0), |input| {
+                    let [weights, bias] = conv.constants();
+                    let constant = |at: usize, count| inputs[1].0.floats(at * 4, count);
+                    let (weights, bias) = (constant(0, weights), constant(weights, bias));
+                    let inputs = Inputs { input, second: None, weights, bias };
+                    let mut values = vec![0.0; conv.output().elements()];
+                    compute(&conv, &inputs, &mut values);
+                    values
+                })
+            }
+            _ => tensors::output(&op, &(0..inputs.len()).map(read).collect::<Vec<_>>()),
+        };
+        output.0.bytes()[output.1..output.1 + made.len()].copy_from_slice(&made);
+    })
 }
 
 /// A kernel that calls `compute` with what `operands` hold when it runs.

@@ -1,10 +1,13 @@
 //! Files that ONNX Runtime's `quantize_static` wrote give what ONNX Runtime gives for them.
 //! `tools/onnx_quantized.py` makes them.
 
-use reef_models::Model;
+use super::device::plain;
+use reef_conformance::Null;
+use reef_core::{Priority, Seq, issue};
 use reef_models::kinds::reference::{Inputs, apply};
-use reef_op::tensor::Array;
-use reef_op::{Conv2d, Format, Layout, Op, Quantized, Tensor, Window};
+use reef_models::{Model, Network};
+use reef_op::tensor::{Array, Eight, Element, Kind, Spec, TensorOp};
+use reef_op::{Conv2d, Format, Layout, Op, Operators, Quantization, Quantized, Tensor, Window};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -87,6 +90,68 @@ impl Layer {
     }
 }
 
+impl Layer {
+    /// Its output by an operation on tensors, which has zero points, and writes numbers from -127
+    /// to 127: those whose zero point is -128 are one more.
+    fn output_of_tensors(&self) -> Vec<f32> {
+        let Self { shape: [channels, height, width], window, .. } = *self;
+        let (points, outputs) = (height * width, self.scales.len());
+        let more = f32::from(u8::from(self.zero_y == -128.0));
+        let eight = Eight {
+            shape: [1, channels, height, width],
+            over: [outputs, height, width],
+            size: [window; 2],
+            stride: [1; 2],
+            padding: [window / 2; 2],
+            scales: [self.scale_x, self.scale_y],
+            zeros: [self.zero_x, self.zero_y + more].map(|zero| zero as i8),
+            relu: false,
+        };
+        let spec = |element, dims: &[usize]| Spec { element, dims: dims.to_vec() };
+        let op = TensorOp {
+            kind: Kind::Eight(eight),
+            inputs: vec![
+                spec(Element::I8, &[1, height, width, channels]),
+                spec(Element::F32, &[outputs, channels, window, window]),
+                spec(Element::F32, &[outputs]),
+            ],
+            output: spec(Element::I8, &[1, height, width, outputs]),
+        };
+        let number = |at: usize| self.input[at % channels * points + at / channels] as i8;
+        let input = Array::I8((0..channels * points).map(number).collect());
+        let filters = self.weights.chunks(self.weights.len() / outputs).zip(&self.scales);
+        let weights = filters.flat_map(|(row, scale)| row.iter().map(move |w| w * scale));
+        let weights = Array::F32(weights.collect());
+        let bias = self.bias.iter().zip(&self.scales);
+        let bias = Array::F32(bias.map(|(bias, scale)| bias * self.scale_x * scale).collect());
+        let values = [input.values(), weights.values(), bias.values()];
+        let made = op.compute(&values, 0..outputs * points, &|| false).unwrap().unwrap();
+        let made = made.values().to_f64();
+        let place = |at: usize| at % points * outputs + at / points;
+        (0..made.len()).map(|at| made[place(at)] as f32 - more).collect()
+    }
+}
+
+/// A device that has operations of tensors, and kernels of 8 bits for chunks of 16 channels.
+fn tensors() -> Null {
+    plain().with_tensors().with_quantization(in_chunks)
+}
+
+fn in_chunks(op: &Op) -> Quantization {
+    let input = op.input().channels.is_multiple_of(16);
+    Quantization { input, output: op.output().channels.is_multiple_of(4), keeps: false }
+}
+
+/// Output of an inference for an image.
+fn infer<D: Operators>(device: &D, network: &Network<D>, image: &Array) -> Vec<f64> {
+    network.stage(0, image).unwrap();
+    let mut queue = device.queue(Priority::BestEffort, None).unwrap();
+    for (seq, command) in (0..).map(Seq).zip(&*network.inference()) {
+        issue(command, seq, None, &mut queue).unwrap();
+    }
+    network.output(0).unwrap().values().to_f64()
+}
+
 fn cases() -> Cases {
     let text = std::fs::read_to_string(folder().join("cases.json")).unwrap();
     serde_json::from_str(&text).unwrap()
@@ -139,12 +204,39 @@ fn quantized_files_are_as_near_to_floats_as_in_onnx_runtime() {
 fn operations_on_images_have_zero_points_in_their_bias() {
     let cases = cases();
     for (name, layer) in &cases.layers {
-        let made = layer.output_of_images();
-        assert_eq!(made.len(), layer.output.len(), "{name}");
-        let off = made.iter().zip(&layer.output).map(|(a, b)| (a - b).abs());
-        let off: Vec<f32> = off.filter(|&off| off > 0.0).collect();
-        assert!(off.iter().all(|&off| off <= 1.0), "{name}: {off:?}");
-        assert!(off.len() <= made.len() / 100, "{name}: {} of {}", off.len(), made.len());
+        for made in [layer.output_of_images(), layer.output_of_tensors()] {
+            assert_eq!(made.len(), layer.output.len(), "{name}");
+            let off = made.iter().zip(&layer.output).map(|(a, b)| (a - b).abs());
+            let off: Vec<f32> = off.filter(|&off| off > 0.0).collect();
+            assert!(off.iter().all(|&off| off <= 1.0), "{name}: {off:?}");
+            assert!(off.len() <= made.len() / 100, "{name}: {} of {}", off.len(), made.len());
+        }
     }
     assert_eq!(cases.layers.len(), 4);
+}
+
+/// A device with kernels of 8 bits runs convolutions of files of `int8` with them, as operations on
+/// images with packed weights. The first convolution has three channels.
+#[test]
+fn quantized_files_run_on_kernels_of_8_bits() {
+    let cases = cases();
+    let images = cases.kinds.len();
+    for (name, Case { step, outputs }) in &cases.files {
+        let model = Model::open(folder().join(format!("{name}.onnx"))).read().unwrap();
+        let steps = model.tensors().unwrap().steps_on(&tensors());
+        let joined = steps.iter().filter(|step| step.op.name() == "eight").count();
+        let is_signed = !["operators", "unsigned"].contains(&name.as_str());
+        assert_eq!(joined, if is_signed { 2 } else { 0 }, "{name}");
+        let weights = model.weights(&tensors()).unwrap();
+        let network = weights.network().unwrap();
+        let mut made = Vec::with_capacity(outputs.len());
+        for image in cases.images.chunks(cases.images.len() / images) {
+            let image = Array::F32(image.iter().map(|&value| value as f32).collect());
+            made.extend(infer(&tensors(), &network, &image));
+        }
+        let [apart, _] = differences(&made, outputs);
+        assert!(apart <= step * 1.001, "{name}: off by {apart}, a step is {step}");
+        let again = model.weights_sharing(&weights).unwrap();
+        assert_eq!(again.own_bytes(Some(&weights)), 0, "{name}: equal constants are there");
+    }
 }
