@@ -27,7 +27,7 @@ mod tensors;
 
 use colocated::*;
 #[cfg(feature = "cuda")]
-use eight_bits::eight_bits_agree;
+use eight_bits::{eight_bits_agree, joined_files_agree};
 use preempted::*;
 #[cfg(any(feature = "hip", feature = "cuda"))]
 use program::*;
@@ -181,6 +181,7 @@ mod cuda {
             layers_agree("precision=fp16", 2e-3);
             quantized_files_agree("precision=fp16", 8.0);
             eight_bits_agree("precision=fp16");
+            joined_files_agree("precision=fp16", 2.0);
         }
     }
 
@@ -191,6 +192,7 @@ mod cuda {
         on! {
             Cuda:
             eight_bits_agree("precision=fp16&warpgroups=off");
+            joined_files_agree("precision=fp16&warpgroups=off", 2.0);
         }
     }
 

@@ -4,6 +4,7 @@
 use crate::handmade::{file, ints, node, singles, value};
 use crate::right::are_close;
 use crate::subject::run_alone;
+use crate::tensors::quantized::{FILES, file_agrees};
 use reef::Device;
 use reef::cpu::Cpu;
 use reef::models::kinds::{quantized_steps, reference};
@@ -21,6 +22,23 @@ pub(crate) fn eight_bits_agree<D: Operators>(device: &D) {
     for channels in CHANNELS {
         agrees(device, Format::Int8, channels, 5e-4);
         agrees(device, Format::Fp8, channels, 2e-2);
+    }
+}
+
+/// Both convolutions of files of `int8` that read 16 channels run on these kernels, so that outputs
+/// are at most `steps` steps of their numbers from ONNX Runtime's. Other files have none of them.
+pub(crate) fn joined_files_agree<D: Operators>(device: &D, steps: f64) {
+    for (name, file) in FILES {
+        let model = Model::from_onnx(file, name).read().unwrap();
+        let planned = model.tensors().unwrap().steps_on(device);
+        let names: Vec<_> = planned.iter().map(|step| step.op.name()).collect();
+        let joined = names.iter().filter(|name| **name == "eight").count();
+        if ["operators", "unsigned"].contains(&name) {
+            assert_eq!(joined, 0, "{name}: {names:?}");
+        } else {
+            assert_eq!(joined, 2, "{name}: {names:?}");
+            file_agrees(device, name, &model, steps);
+        }
     }
 }
 

@@ -3,8 +3,8 @@
 use crate::subject::run_alone;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
-use reef::op::{Operators, Storage, TensorOperands};
-use reef::tensor::{Array, TensorOp};
+use reef::op::{Conv2d, Op, Operators, Storage, TensorOperands};
+use reef::tensor::{Array, Kind, TensorOp};
 use reef::{Command, PreemptLevel, VirtualQueue, queue::Config};
 use std::sync::Arc;
 use std::thread;
@@ -34,7 +34,13 @@ impl<'a, D: Operators> Bound<'a, D> {
             device.write(&buffer, 0, &bytes).unwrap();
             buffer
         };
-        let inputs: Vec<_> = case.inputs.iter().map(filled).collect();
+        let mut inputs: Vec<_> = case.inputs.iter().map(filled).collect();
+        let eight = if let Kind::Eight(eight) = &case.op.kind { Some(eight) } else { None };
+        if let (Some(eight), [_, Array::F32(weights), Array::F32(bias)]) = (eight, &case.inputs[..])
+        {
+            let conv = Op::Conv2d(Conv2d::of_eight(eight).unwrap());
+            inputs[1] = device.pack(&conv, weights, &eight.moved_bias(weights, bias)).unwrap();
+        }
         let bytes = case.op.output.bytes();
         let output = device.alloc(bytes.max(1)).unwrap();
         let storage = |buffer| Storage { buffer, offset: 0 };
@@ -42,7 +48,8 @@ impl<'a, D: Operators> Bound<'a, D> {
         let wanted = device.tensor_scratch(&case.op);
         let scratch = (wanted.bytes > 0).then(|| filled(&Array::U8(vec![0; wanted.bytes])));
         let scratch = scratch.as_ref().map(storage);
-        let operands = TensorOperands { inputs, output: storage(&output), packed: false, scratch };
+        let (output_storage, packed) = (storage(&output), eight.is_some());
+        let operands = TensorOperands { inputs, output: output_storage, packed, scratch };
         let made = device.tensor_operator(&case.op, &operands);
         let launches = made.unwrap_or_else(|why| panic!("{:?}: {why}", case.op));
         let commands = launches.into_iter().map(Command::Launch).collect();

@@ -2,6 +2,7 @@
 
 use super::bench::{Case, agrees};
 use super::depthwise::depthwise;
+use super::eight::eight;
 use super::rows::{normalisation, row_map};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -29,10 +30,11 @@ type Make = fn(&mut ChaCha8Rng) -> Case;
 
 /// Runs `cases` random operations of each kind; every second one is preempted as well.
 pub(crate) fn kinds_agree<D: Operators>(device: &D, cases: u64) {
-    let kinds: [(&str, Make); 16] = [
+    let kinds: [(&str, Make); 17] = [
         ("map", map),
         ("contract", contract),
         ("depthwise", depthwise),
+        ("eight", eight),
         ("matrices", matrices),
         ("many matrices", many_matrices),
         ("long sums", long_sums),
@@ -52,8 +54,10 @@ pub(crate) fn kinds_agree<D: Operators>(device: &D, cases: u64) {
             println!("{name}, seed {seed}");
             let rng = &mut ChaCha8Rng::seed_from_u64(seed);
             let case = make(rng);
-            let joined =
-                matches!(case.op.kind, Kind::Finished(_) | Kind::RowMap(_) | Kind::Depthwise(_));
+            let joined = matches!(
+                case.op.kind,
+                Kind::Finished(_) | Kind::RowMap(_) | Kind::Depthwise(_) | Kind::Eight(_)
+            );
             if joined && !device.has_joined(&case.op) {
                 continue;
             }

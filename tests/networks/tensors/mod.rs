@@ -6,10 +6,11 @@
 mod attention;
 mod bench;
 mod depthwise;
+mod eight;
 mod functions;
 mod kinds;
 mod network;
-mod quantized;
+pub(crate) mod quantized;
 mod rows;
 
 pub(crate) use attention::joined_attention_agrees;
