@@ -4,6 +4,7 @@ use crate::errors::error::{Error, Result};
 use crate::model::image_model::{ImageModel, Layer};
 use crate::model::tensor::Source;
 use crate::tensors::model::TensorModel;
+use crate::tensors::step::TensorStep;
 use reef_op::tensor::{Array, Eight, Kind};
 use reef_op::{Conv2d, Op, Operators, PackedInput};
 use std::collections::HashMap;
@@ -60,27 +61,30 @@ struct DeviceConstant<D: Operators> {
 #[derive(Debug)]
 struct PackedEight<D: Operators> {
     form: EightForm,
-    /// Number and digest of the values of the bias.
-    biases: usize,
+    /// Number of the bytes of the other constants, and a digest of them.
+    bytes: usize,
     digest: u64,
     buffer: D::Buffer,
 }
 
 /// A convolution between numbers of 8 bits that takes weights with a bias.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 struct EightForm {
     /// Over one window: packed weights serve images of all sizes.
     eight: Eight,
-    /// Storage of the bias, if there is one.
-    bias: Option<usize>,
+    /// Storages of the bias and of factors, as the operation has them.
+    others: Vec<usize>,
 }
 
 impl EightForm {
-    fn new(eight: &Eight, bias: Option<usize>) -> Self {
+    /// Of the convolution that a step is, if it is one.
+    fn of(step: &TensorStep) -> Option<Self> {
+        let Kind::Eight(eight) = &step.op.kind else { return None };
         let ([_, channels, ..], [outputs, ..], [rows, columns]) =
             (eight.shape, eight.over, eight.size);
         let (shape, over) = ([1, channels, rows, columns], [outputs, 1, 1]);
-        Self { eight: Eight { shape, over, stride: [1; 2], padding: [0; 2], ..*eight }, bias }
+        let eight = Eight { shape, over, stride: [1; 2], padding: [0; 2], ..*eight };
+        Some(Self { eight, others: step.reads[2..].to_vec() })
     }
 }
 
@@ -105,10 +109,10 @@ impl<D: Operators> TensorWeights<D> {
             let mut kept = weights.bring(device, &array, form, base)?;
             for form in &form.eights {
                 let there = base.and_then(|base| base.alike(&kept));
-                let bias = form.bias.map(|bias| singles(model, bias)).transpose()?;
-                let packed =
-                    weights.bring_eight(device, &array, &bias.unwrap_or_default(), form, there)?;
-                kept.eights.push(packed);
+                let others = form.others.iter().map(|&storage| known(model, storage));
+                let others = others.collect::<Result<Vec<_>>>()?;
+                let constants: Vec<&Array> = [&*array].into_iter().chain(&others).collect();
+                kept.eights.push(weights.bring_eight(device, &constants, form, there)?);
             }
             weights.kept.push(DeviceConstant { storage: *storage, ..kept });
         }
@@ -159,28 +163,29 @@ impl<D: Operators> TensorWeights<D> {
     fn bring_eight(
         &mut self,
         device: &D,
-        weights: &Array,
-        bias: &[f32],
+        constants: &[&Array],
         form: &EightForm,
         there: Option<&DeviceConstant<D>>,
     ) -> Result<PackedEight<D>> {
-        let digest = digest(&bias.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>());
+        let others: Vec<u8> = constants[1..].iter().flat_map(|array| array.to_le_bytes()).collect();
+        let (form, bytes, digest) = (form.clone(), others.len(), digest(&others));
         let alike = |known: &&PackedEight<D>| {
-            known.form.eight == form.eight && (known.digest, known.biases) == (digest, bias.len())
+            known.form.eight == form.eight && (known.bytes, known.digest) == (bytes, digest)
         };
         // Its bytes are the device's own, and so is their number: digests have to do.
         if let Some(there) = there.and_then(|there| there.eights.iter().find(alike)) {
             let buffer = there.buffer.clone();
-            return Ok(PackedEight { form: *form, biases: bias.len(), digest, buffer });
+            return Ok(PackedEight { form, bytes, digest, buffer });
         }
-        let (Array::F32(weights), Some(conv)) = (weights, Conv2d::of_eight(&form.eight)) else {
-            let why = format!("weights: must be singles, got {}", weights.element());
+        let values = form.eight.values(constants).zip(Conv2d::of_eight(&form.eight));
+        let Some(([weights, bias], conv)) = values else {
+            let why = format!("constants: cannot be those of {:?}", form.eight);
             return Err(Error::Tensor { why });
         };
-        let moved = form.eight.moved_bias(weights, bias);
-        let buffer = device.pack(&Op::Conv2d(conv), weights, &moved)?;
+        let moved = form.eight.moved_bias(&weights, &bias);
+        let buffer = device.pack(&Op::Conv2d(conv), &weights, &moved)?;
         self.own += weights.len() + 2 * moved.len() * size_of::<f32>();
-        Ok(PackedEight { form: *form, biases: bias.len(), digest, buffer })
+        Ok(PackedEight { form, bytes, digest, buffer })
     }
 
     /// The constant with the same bytes, if there is one.
@@ -205,15 +210,10 @@ impl<D: Operators> TensorWeights<D> {
         self.find(storage)?.plain.as_ref()
     }
 
-    /// The packed form of weights, with this bias, of a convolution between numbers of 8 bits.
-    pub(super) fn eight(
-        &self,
-        weights: usize,
-        eight: &Eight,
-        bias: Option<usize>,
-    ) -> Option<&D::Buffer> {
-        let form = EightForm::new(eight, bias);
-        let known = self.find(weights)?.eights.iter().find(|known| known.form == form)?;
+    /// The packed form of weights with their bias, if a step convolves numbers of 8 bits.
+    pub(super) fn eight(&self, step: &TensorStep) -> Option<&D::Buffer> {
+        let form = EightForm::of(step)?;
+        let known = self.find(step.reads[1])?.eights.iter().find(|known| known.form == form)?;
         Some(&known.buffer)
     }
 
@@ -244,9 +244,8 @@ fn forms<D: Operators>(device: &D, model: &TensorModel) -> HashMap<usize, Form> 
         let packed = device.packed_input(&step.op);
         for (k, &read) in step.reads.iter().enumerate() {
             let form = forms.entry(read).or_default();
-            match (&step.op.kind, packed.filter(|packed| packed.input == k)) {
-                (Kind::Eight(eight), _) if k == 1 => {
-                    let own = EightForm::new(eight, step.reads.get(2).copied());
+            match (EightForm::of(&step), packed.filter(|packed| packed.input == k)) {
+                (Some(own), _) if k == 1 => {
                     if !form.eights.contains(&own) {
                         form.eights.push(own);
                     }
@@ -260,12 +259,11 @@ fn forms<D: Operators>(device: &D, model: &TensorModel) -> HashMap<usize, Form> 
     forms
 }
 
-/// Values of a constant of singles.
-fn singles(model: &TensorModel, storage: usize) -> Result<Vec<f32>> {
-    let found = model.constants.binary_search_by_key(&storage, |(at, _)| *at);
-    match found.ok().map(|at| model.constants[at].1.array().into_owned()) {
-        Some(Array::F32(singles)) => Ok(singles),
-        _ => Err(Error::Tensor { why: format!("storage {storage}: must be constant singles") }),
+/// Values of a constant.
+fn known(model: &TensorModel, storage: usize) -> Result<Array> {
+    match model.constants.binary_search_by_key(&storage, |(at, _)| *at) {
+        Ok(at) => Ok(model.constants[at].1.array().into_owned()),
+        Err(_) => Err(Error::Tensor { why: format!("storage {storage}: must be a constant") }),
     }
 }
 

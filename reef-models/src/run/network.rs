@@ -355,10 +355,7 @@ fn tensor_operands<'a, D: Operators>(
     step: &TensorStep,
 ) -> Result<TensorOperands<'a, D>> {
     let packed = match &step.op.kind {
-        Kind::Eight(eight) => {
-            let bias = step.reads.get(2).copied();
-            weights.eight(step.reads[1], eight, bias).map(|buffer| (1, buffer))
-        }
+        Kind::Eight(_) => weights.eight(step).map(|buffer| (1, buffer)),
         _ => device.packed_input(&step.op).and_then(|packed| {
             Some((packed.input, weights.packed(step.reads[packed.input], &packed)?))
         }),

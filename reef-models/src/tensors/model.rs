@@ -30,9 +30,9 @@ pub struct TensorModel {
     pub(crate) storages: Vec<Spec>,
     /// Storages whose values are known.
     pub(crate) constants: Vec<(usize, Constant)>,
-    /// Those that are weights, and the bias if there is one, of a convolution between numbers of 8
-    /// bits.
-    pub(crate) quantized: HashSet<(usize, Option<usize>)>,
+    /// Those that are weights of a convolution between numbers of 8 bits, and its bias and factors
+    /// if it has them.
+    pub(crate) quantized: HashSet<(usize, Option<usize>, Option<usize>)>,
     pub(crate) steps: Vec<TensorStep>,
 }
 

@@ -79,11 +79,11 @@ pub struct TensorOperands<'a, D: Device> {
     /// Output. Doesn't overlap the others.
     pub output: Storage<'a, D>,
     /// The [packed input](super::operators::Operators::packed_input) was made by
-    /// [`Operators::pack_input`](super::operators::Operators::pack_input). The weights of
-    /// [`Eight`](crate::tensor::Eight) are packed so by
+    /// [`Operators::pack_input`](super::operators::Operators::pack_input). The
+    /// [weights](crate::tensor::Eight::values) of [`Eight`](crate::tensor::Eight) were packed by
     /// [`Operators::pack`](super::operators::Operators::pack), for
     /// [its convolution](super::ops::Conv2d::of_eight) and with its
-    /// [bias](crate::tensor::Eight::moved_bias).
+    /// [bias](crate::tensor::Eight::moved_bias), and are its second input.
     pub packed: bool,
     /// At least [`Operators::tensor_scratch`](super::operators::Operators::tensor_scratch),
     /// overlapping nothing; operations that run one after the other share it.

@@ -15,7 +15,7 @@
 //! | [`Contract`] | sums of products | MatMul, Gemm, convolutions, Einsum, Resize |
 //! | [`Finished`] | a contraction with a formula of its sums | a layer with bias and activation |
 //! | [`Depthwise`] | a convolution of each channel by itself, with padding and bias | what Pad, a contraction and Add are together |
-//! | [`Eight`] | a convolution between numbers of 8 bits | what formulas, Pad and a contraction of a quantized file are together |
+//! | [`Eight`] | a convolution between numbers of 8 bits | QLinearConv, or what formulas, Pad and a contraction are together |
 //! | [`RowMap`] | a formula of elements and of folds of their row | softmax and normalisations as one |
 //! | [`Gather`], [`Scatter`] | what indices say | Gather, GatherND, ScatterElements, OneHot |
 //! | [`Scan`] | running sums | CumSum |

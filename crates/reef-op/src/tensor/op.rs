@@ -196,7 +196,7 @@ impl TensorOp {
             Kind::TopK(op) => op.compute(job, &self.inputs[0]),
             Kind::Attention(op) => op.compute(job),
             Kind::Depthwise(op) => op.compute(job),
-            Kind::Eight(op) => op.compute(job),
+            Kind::Eight(op) => op.compute(&self.inputs, job),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Convolutions between numbers of 8 bits, with their zero points.
 
 use super::job::{Job, Outputs, TILE};
+use crate::tensor::array::Array;
 use crate::tensor::element::Element;
 use crate::tensor::spec::Spec;
 use crate::tensor::view::product;
@@ -10,10 +11,12 @@ use reef_core::{Error, Result};
 /// `weights * (input - zeros[0]) * scales[0]` over a window and all channels, plus the bias, and
 /// with `relu` at least 0. Outside of itself the input is `zeros[0]`.
 ///
-/// Inputs are images of `int8`, weights as singles, and the bias if there is one. The output is of
+/// Inputs are images of `int8`, weights, and the bias if there is one, both as singles or both of
+/// `int32`. Behind integers there may be factors, one single for each output: the weights are those
+/// integers times the factor, and the bias times `scales[0]` and the factor. The output is of
 /// `int8`. Channels of images are the last axis; weights are
 /// `[outputs][channels][rows][columns]`. A device may round the weights of each output to integers
-/// from -127 to 127 times a factor of that output.
+/// from -127 to 127 times a number of that output.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Eight {
@@ -45,15 +48,13 @@ impl Eight {
         let [images, channels, ..] = self.shape;
         let [outputs, down, right] = self.over;
         let [rows, columns] = self.size;
-        let elements = [
-            (Element::I8, product(&self.shape)),
-            (Element::F32, product(&[outputs, channels, rows, columns])),
-            (Element::F32, outputs),
-        ];
-        let is = |spec: &Spec, want: (Element, usize)| (spec.element, spec.elements()) == want;
-        let fits = matches!(inputs.len(), 2 | 3)
-            && inputs.iter().zip(elements).all(|(spec, want)| is(spec, want))
-            && is(output, (Element::I8, product(&[images, outputs, down, right])));
+        let weights = product(&[outputs, channels, rows, columns]);
+        let sizes = [product(&self.shape), weights, outputs, outputs];
+        let elements: Vec<Element> = inputs.iter().map(|spec| spec.element).collect();
+        let fits = Roles::of(&elements).is_some()
+            && inputs.iter().zip(sizes).all(|(spec, size)| spec.elements() == size)
+            && output.element == Element::I8
+            && output.elements() == product(&[images, outputs, down, right]);
         let usable = |scale: &f32| scale.is_normal() && *scale > 0.0;
         if self.windows_fit() && fits && self.scales.iter().all(usable) {
             return Ok(());
@@ -81,6 +82,33 @@ impl Eight {
         product(&[self.shape[1], self.size[0], self.size[1]])
     }
 
+    /// Returns weights and bias as singles, of the arrays of all inputs but the first; without a
+    /// bias the second is empty. `None` if these are not inputs of such a convolution.
+    pub fn values(&self, constants: &[&Array]) -> Option<[Vec<f32>; 2]> {
+        let elements = constants.iter().map(|array| array.element());
+        let elements: Vec<Element> = [Element::I8].into_iter().chain(elements).collect();
+        let roles = Roles::of(&elements)?;
+        let singles = |k: usize| -> Vec<f32> {
+            constants[k - 1].values().to_f64().into_iter().map(|number| number as f32).collect()
+        };
+        Some(self.values_of(&roles, singles))
+    }
+
+    /// Weights and bias of inputs, which `singles` gives by their numbers.
+    fn values_of(&self, roles: &Roles, singles: impl Fn(usize) -> Vec<f32>) -> [Vec<f32>; 2] {
+        let other = |k: Option<usize>| k.map(&singles).unwrap_or_default();
+        let (mut weights, mut bias) = (singles(1), other(roles.bias));
+        if roles.of_integers {
+            let factors = other(roles.factors);
+            let factor = |output: usize| factors.get(output).copied().unwrap_or(1.0);
+            let rows = weights.chunks_mut(self.terms().max(1)).enumerate();
+            rows.for_each(|(output, row)| row.iter_mut().for_each(|w| *w *= factor(output)));
+            let biases = bias.iter_mut().enumerate();
+            biases.for_each(|(output, bias)| *bias *= self.scales[0] * factor(output));
+        }
+        [weights, bias]
+    }
+
     /// Returns the bias with which a convolution of `input * scales[0]` gives
     /// `output * scales[1]`: it has the zero points. Without a bias, `bias` is empty.
     pub fn moved_bias(&self, weights: &[f32], bias: &[f32]) -> Vec<f32> {
@@ -94,9 +122,10 @@ impl Eight {
         rows.enumerate().map(moved).collect()
     }
 
-    pub(crate) fn compute(&self, mut job: Job<'_>) -> Outputs {
-        let [input, weights] = [0, 1].map(|k| job.singles(k));
-        let bias = if job.inputs.len() > 2 { job.singles(2) } else { Vec::new() };
+    pub(crate) fn compute(&self, inputs: &[Spec], mut job: Job<'_>) -> Outputs {
+        let elements: Vec<Element> = inputs.iter().map(|spec| spec.element).collect();
+        let [weights, bias] = self.values_of(&Roles::of(&elements)?, |k| job.singles(k));
+        let input = job.singles(0);
         let each = (PRODUCTS / self.terms().max(1)).clamp(1, TILE);
         for from in job.range.clone().step_by(each) {
             if job.stopped() {
@@ -144,10 +173,32 @@ impl Eight {
     }
 }
 
+/// Inputs behind the images and the weights.
+struct Roles {
+    bias: Option<usize>,
+    factors: Option<usize>,
+    /// Weights and bias are integers.
+    of_integers: bool,
+}
+
+impl Roles {
+    /// `None` if inputs of these types are not those of such a convolution.
+    fn of(elements: &[Element]) -> Option<Self> {
+        use Element::{F32, I8, I32};
+        let (bias, factors) = match elements {
+            [I8, F32 | I32] => (None, None),
+            [I8, F32, F32] | [I8, I32, I32] => (Some(2), None),
+            [I8, I32, F32] => (None, Some(2)),
+            [I8, I32, I32, F32] => (Some(2), Some(3)),
+            _ => return None,
+        };
+        Some(Self { bias, factors, of_integers: elements[1] == I32 })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tensor::array::Array;
     use crate::tensor::op::{Kind, TensorOp};
 
     /// Two channels of 2 x 3, windows of 2 x 2 around them, every second row: 2 x 4 pixels of one
@@ -235,13 +286,38 @@ mod tests {
         assert_eq!(whole.moved_bias(&WEIGHTS, &[]), whole.moved_bias(&WEIGHTS, &[0.0]));
     }
 
+    /// Weights of 10 and 1 tenths, and a bias of 5 tenths of the input's steps.
+    #[test]
+    fn integers_are_weights_times_factors() {
+        let whole = Eight { padding: [0, 0], over: [1, 1, 2], ..eight() };
+        let [input, weights] =
+            [Array::I8(INPUT.to_vec()), Array::I32(vec![0, 0, 0, 10, 1, 0, 0, 0])];
+        let (bias, factors) = (Array::I32(vec![5]), Array::F32(vec![0.1]));
+        let [singles, biases] = whole.values(&[&weights, &bias, &factors]).unwrap();
+        assert_eq!(singles, WEIGHTS);
+        assert!(biases.len() == 1 && (biases[0] - 0.25).abs() < 1e-6, "{biases:?}");
+        let mut op = op(whole);
+        op.inputs[1].element = Element::I32;
+        op.inputs[2].element = Element::I32;
+        op.inputs.push(Spec { element: Element::F32, dims: vec![1] });
+        let values = [input.values(), weights.values(), bias.values(), factors.values()];
+        let made = op.compute(&values, 0..2, &|| false).unwrap().unwrap();
+        assert_eq!(made, Array::I8(vec![18, 20]));
+        assert!(whole.values(&[&factors, &bias]).is_none(), "singles with a bias of integers");
+    }
+
     #[test]
     fn invalid_convolution_of_8_bits_is_refused() {
         assert_eq!(op(eight()).check(), Ok(()));
         let float = Spec { element: Element::F32, dims: vec![1, 2, 4, 1] };
         let few = TensorOp { inputs: op(eight()).inputs[..1].to_vec(), ..op(eight()) };
+        let mut mixed = op(eight());
+        mixed.inputs[1].element = Element::I32; // so that the last input is one of factors
+        assert_eq!(mixed.check(), Ok(()));
+        mixed.inputs[2].element = Element::I8;
         for op in [
             few,
+            mixed,
             TensorOp { output: float, ..op(eight()) },
             op(Eight { stride: [0, 1], ..eight() }),
             op(Eight { padding: [0, 1], ..eight() }),

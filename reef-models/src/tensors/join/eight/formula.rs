@@ -17,6 +17,25 @@ pub(super) fn numbers(formula: &Formula) -> Option<Numbers> {
     Some(Numbers { scale: scale as f32, zero: small(zero)? }).filter(|_| is_input)
 }
 
+/// The zero point that a formula takes off numbers: `x - zero`, or `x` alone.
+pub(super) fn moved(formula: &Formula) -> Option<i8> {
+    let last = formula.0.len().checked_sub(1)?;
+    let (x, zero) = with_number(formula, last, Binary::Sub).unwrap_or((last, 0.0));
+    small(zero).filter(|_| formula.0[x] == Term::Input(0))
+}
+
+/// Returns whether a formula is the sum of its two inputs.
+pub(super) fn is_sum(formula: &Formula) -> bool {
+    matches!(
+        formula.0[..],
+        [
+            Term::Input(0),
+            Term::Input(1),
+            Term::Binary(Binary::Add, 0, 1) | Term::Binary(Binary::Add, 1, 0)
+        ]
+    )
+}
+
 /// Numbers that a formula writes.
 pub(super) struct Written {
     /// The input that is rounded.
@@ -28,44 +47,83 @@ pub(super) struct Written {
     pub(super) zero: i8,
 }
 
-/// The numbers that a formula makes of sums: `min(max(round(sum / scale) + zero, -128), 127)`.
+/// The numbers that a formula makes of sums of values: those of `sum / scale`.
 pub(super) fn written(formula: &Formula) -> Option<Written> {
-    let last = formula.0.len().checked_sub(1)?;
-    let (above, high) = with_number(formula, last, Binary::Min)?;
-    let (moved, low) = with_number(formula, above, Binary::Max)?;
-    let (rounded, zero) = with_number(formula, moved, Binary::Add)?;
-    let Term::Unary(Unary::Round, steps) = formula.0[rounded] else { return None };
+    let (steps, zero) = rounded(formula)?;
     let (sum, scale) = with_number(formula, steps, Binary::Div)?;
     let (sum, relu) = match with_number(formula, sum, Binary::Max) {
         Some((sum, 0.0)) => (sum, true),
         Some(_) => return None,
         None => (sum, false),
     };
-    let input = |at: usize| match formula.0[at] {
+    let (value, added) = match formula.0[sum] {
+        Term::Binary(Binary::Add, a, b) => (input(formula, a)?, Some(input(formula, b)?)),
+        _ => (input(formula, sum)?, None),
+    };
+    let written = Written { value, added, relu, scale: scale as f32, zero };
+    Some(written).filter(|_| added != Some(value))
+}
+
+/// Numbers that a formula writes of sums of integers.
+pub(super) struct Requantized {
+    /// The input that has the sums.
+    pub(super) sum: usize,
+    /// The input that has a factor for each output.
+    pub(super) factors: Option<usize>,
+    /// Value of the integer 1, but for its factor, and of one step of the numbers.
+    pub(super) scales: [f32; 2],
+    pub(super) zero: i8,
+}
+
+/// The numbers that a formula makes of sums of integers: those of `sum * (x * w / y)`, where `x`
+/// and `y` are numbers, and `w` is one or an input.
+pub(super) fn requantized(formula: &Formula) -> Option<Requantized> {
+    let (steps, zero) = rounded(formula)?;
+    let Term::Binary(Binary::Mul, sum, scale) = formula.0[steps] else { return None };
+    let (product, y) = with_number(formula, scale, Binary::Div)?;
+    let (w, x) = with_number(formula, product, Binary::Mul)?;
+    let (factors, x) = match number(formula, w) {
+        Some(w) => (None, w as f32 * x as f32),
+        None => (Some(input(formula, w)?), x as f32),
+    };
+    let (sum, scales) = (input(formula, sum)?, [x, y as f32]);
+    Some(Requantized { sum, factors, scales, zero }).filter(|_| factors != Some(sum))
+}
+
+/// The term that a formula makes numbers of, and their zero point:
+/// `min(max(round(term) + zero, -128), 127)`.
+fn rounded(formula: &Formula) -> Option<(usize, i8)> {
+    let last = formula.0.len().checked_sub(1)?;
+    let (above, high) = with_number(formula, last, Binary::Min)?;
+    let (moved, low) = with_number(formula, above, Binary::Max)?;
+    let (rounded, zero) = with_number(formula, moved, Binary::Add)?;
+    let Term::Unary(Unary::Round, steps) = formula.0[rounded] else { return None };
+    let is_all = low == f64::from(i8::MIN) && high == f64::from(i8::MAX);
+    small(zero).filter(|_| is_all).map(|zero| (steps, zero))
+}
+
+fn input(formula: &Formula, at: usize) -> Option<usize> {
+    match formula.0[at] {
         Term::Input(input) => Some(input),
         _ => None,
-    };
-    let (value, added) = match formula.0[sum] {
-        Term::Binary(Binary::Add, a, b) => (input(a)?, Some(input(b)?)),
-        _ => (input(sum)?, None),
-    };
-    let is_all = low == f64::from(i8::MIN) && high == f64::from(i8::MAX);
-    let written = Written { value, added, relu, scale: scale as f32, zero: small(zero)? };
-    Some(written).filter(|_| is_all && added != Some(value))
+    }
+}
+
+fn number(formula: &Formula, at: usize) -> Option<f64> {
+    match formula.0[at] {
+        Term::Scalar(Scalar::Real(number)) => Some(number),
+        Term::Scalar(Scalar::Whole(number)) => Some(number as f64),
+        _ => None,
+    }
 }
 
 /// Operands of a term that is this function of another term and a number, which stands second
 /// where that makes a difference.
 fn with_number(formula: &Formula, at: usize, function: Binary) -> Option<(usize, f64)> {
-    let number = |at: usize| match formula.0[at] {
-        Term::Scalar(Scalar::Real(number)) => Some(number),
-        Term::Scalar(Scalar::Whole(number)) => Some(number as f64),
-        _ => None,
-    };
     let Term::Binary(own, a, b) = formula.0[at] else { return None };
     let is_ordered = matches!(function, Binary::Sub | Binary::Div);
-    let first = || number(a).filter(|_| !is_ordered).map(|number| (b, number));
-    let pair = number(b).map(|number| (a, number)).or_else(first)?;
+    let first = || number(formula, a).filter(|_| !is_ordered).map(|number| (b, number));
+    let pair = number(formula, b).map(|number| (a, number)).or_else(first)?;
     (own == function).then_some(pair)
 }
 

@@ -8,6 +8,10 @@
 //! map       i8 <- f32   round(sum / scale) + zero        sum with bias and ReLU, if it has them
 //! ```
 //!
+//! Where a file has `QLinearConv` (the first formula takes off zero points, sums are of integers,
+//! and another formula adds a bias to them), scales stand in the last formula, and integers are the
+//! weights. The operation is the same.
+//!
 //! In: steps in launch order, and which constants are of such convolutions. Out: steps with a move
 //! that turns channels last, one that pads with the zero point, the operation, and a move back, for
 //! each convolution that the device takes. What is not exactly this stays. The operation writes no

@@ -1,16 +1,18 @@
 //! The steps that a convolution between numbers of 8 bits is made of.
 
-use super::formula::{Numbers, Written, numbers, takes_one_off, written};
+use super::formula::{
+    Requantized, Written, is_sum, moved, numbers, requantized, takes_one_off, written,
+};
 use crate::model::ports::Port;
 use crate::tensors::join::padding::zeros_around;
 use crate::tensors::join::readers::Readers;
 use crate::tensors::step::TensorStep;
 use crate::tensors::windows::convolution;
-use reef_op::tensor::{Domain, Eight, Element, Kind, Spec, TensorOp};
+use reef_op::tensor::{Domain, Eight, Element, Formula, Kind, Spec, TensorOp};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-/// Storages of weights, and of the bias if there is one.
-pub(in crate::tensors) type Constants = (usize, Option<usize>);
+/// Storages of weights, and of the bias and of factors of integers if there are such.
+pub(in crate::tensors) type Constants = (usize, Option<usize>, Option<usize>);
 
 /// Steps of a network, and what they read of each other.
 pub(super) struct Parts<'a> {
@@ -21,19 +23,33 @@ pub(super) struct Parts<'a> {
 
 /// A convolution, and the steps that it is made of.
 pub(super) struct Found {
-    /// The step that makes values of numbers.
+    /// The step that makes values of numbers, or takes off their zero point.
     pub(super) values: usize,
-    /// The step that has zeros around them.
-    pub(super) padding: Option<usize>,
+    /// That step, and those behind it up to the last one.
+    parts: Vec<usize>,
     /// Rows and columns of zeros, before and after.
-    pub(super) edges: [[usize; 2]; 2],
-    /// The step that makes sums.
-    pub(super) sums: usize,
+    edges: [[usize; 2]; 2],
     pub(super) constants: Constants,
-    /// The bias as the last step sees it.
-    pub(super) bias: Option<Spec>,
+    /// The constants as steps see them.
+    specs: Vec<Spec>,
     /// Without padding.
     pub(super) eight: Eight,
+}
+
+/// What becomes of sums.
+struct Ending {
+    /// The step that makes sums.
+    sums: usize,
+    /// The step that adds a bias to sums of integers.
+    between: Option<usize>,
+    /// Storages of the bias and of factors, and how they are seen.
+    bias: Option<(usize, Spec)>,
+    factors: Option<(usize, Spec)>,
+    /// Value of the integer 1, if sums are of integers.
+    unit: Option<f32>,
+    relu: bool,
+    scale: f32,
+    zero: i8,
 }
 
 /// A convolution as it is joined.
@@ -74,58 +90,112 @@ impl<'a> Parts<'a> {
         if map.domain != Domain::F32 || step.op.output.element != Element::I8 {
             return None;
         }
-        let Written { value, added, relu, scale, zero } = written(&map.formula)?;
-        let is_sum = |input: usize| {
-            let maker = self.alone(last, input).map(|maker| &self.steps[maker].op.kind);
-            matches!(maker, Some(Kind::Contract(_)))
+        let ending = self.of_singles(last, &map.formula);
+        let ending = ending.or_else(|| self.of_integers(last, &map.formula))?;
+        let Ending { sums, between, bias, factors, unit, relu, scale, zero } = ending;
+        let element = if unit.is_some() { Element::I32 } else { Element::F32 };
+        let sizes = Sizes::of(&self.steps[sums].op, element)?;
+        let of_channels = |of: &Option<(usize, Spec)>, element: Element| {
+            of.as_ref().is_none_or(|(_, spec)| is_of_channels(spec, sizes.outputs, element))
         };
-        let (sum, bias) = match added {
-            Some(added) if is_sum(added) => (added, Some(value)),
-            added => (value, added),
-        };
-        let sums = self.maker(last, sum).filter(|_| is_sum(sum))?;
-        let sizes = Sizes::of(&self.steps[sums].op)?;
-        let is_whole = step.op.inputs[sum].dims == step.op.output.dims;
-        let bias_spec = bias.map(|bias| step.op.inputs[bias].clone());
-        let fits = bias_spec.as_ref().is_none_or(|spec| is_of_channels(spec, sizes.outputs));
-        if !is_whole || !fits || step.reads.len() != 1 + usize::from(bias.is_some()) {
+        if !of_channels(&bias, element) || !of_channels(&factors, Element::F32) {
             return None;
         }
         let before = self.maker(sums, 0)?;
         let edges = zeros_around(&self.steps[before].op);
-        let (padding, values) = match edges {
-            Some(_) => (Some(before), self.maker(before, 0)?),
-            None => (None, before),
-        };
-        let (shape, from) = self.values(values)?;
+        let values = if edges.is_some() { self.maker(before, 0)? } else { before };
+        let (shape, own, from) = self.values(values, element)?;
         let eight = Eight {
             shape,
             over: [sizes.outputs, sizes.over[0], sizes.over[1]],
             size: sizes.size,
             stride: sizes.stride,
             padding: [0; 2],
-            scales: [from.scale, scale],
-            zeros: [from.zero, zero],
+            scales: [unit.or(own)?, scale],
+            zeros: [from, zero],
             // A lowest number that stands for zero is a bound already.
             relu: relu && zero != i8::MIN,
         };
-        let constants = (self.steps[sums].reads[1], bias.map(|bias| step.reads[bias]));
+        let storage = |of: &Option<(usize, Spec)>| of.as_ref().map(|(storage, _)| *storage);
+        let constants = (self.steps[sums].reads[1], storage(&bias), storage(&factors));
+        let weights = self.steps[sums].op.inputs[1].clone();
+        let others = [bias, factors].into_iter().flatten().map(|(_, spec)| spec);
+        let specs = [weights].into_iter().chain(others).collect();
+        let mut parts = vec![values, before, sums];
+        parts.extend(between);
         let edges = edges.unwrap_or_default();
-        let found = Found { values, padding, edges, sums, constants, bias: bias_spec, eight };
+        let found = Found { values, parts, edges, constants, specs, eight };
         // Another zero point would move the bound.
         (!found.eight.relu || zero == 0).then_some(found)
     }
 
-    /// Sizes of an image whose values step `at` makes of its numbers, and what these stand for.
-    fn values(&self, at: usize) -> Option<([usize; 4], Numbers)> {
+    /// What step `last` makes of sums of values, if they alone and a bias are what it reads.
+    fn of_singles(&self, last: usize, formula: &Formula) -> Option<Ending> {
+        let step = &self.steps[last];
+        let Written { value, added, relu, scale, zero } = written(formula)?;
+        let (sum, bias) = match added {
+            Some(added) if self.is_sum(last, added) => (added, Some(value)),
+            added => (value, added),
+        };
+        let sums = self.maker(last, sum).filter(|_| self.is_sum(last, sum))?;
+        let is_whole = step.op.inputs[sum].dims == step.op.output.dims;
+        let is_all = step.reads.len() == 1 + usize::from(bias.is_some());
+        let bias = bias.map(|bias| (step.reads[bias], step.op.inputs[bias].clone()));
+        let (between, factors, unit) = (None, None, None);
+        let ending = Ending { sums, between, bias, factors, unit, relu, scale, zero };
+        (is_whole && is_all).then_some(ending)
+    }
+
+    /// What step `last` makes of sums of integers, to which a step may add a bias.
+    fn of_integers(&self, last: usize, formula: &Formula) -> Option<Ending> {
+        let step = &self.steps[last];
+        let Requantized { sum, factors, scales: [unit, scale], zero } = requantized(formula)?;
+        let made = self.maker(last, sum).filter(|_| self.alone(last, sum).is_some())?;
+        let is_whole = step.op.inputs[sum].dims == step.op.output.dims;
+        let is_all = step.reads.len() == 1 + usize::from(factors.is_some());
+        let factors = factors.map(|k| (step.reads[k], step.op.inputs[k].clone()));
+        let (between, sums, bias) = if let Kind::Map(map) = &self.steps[made].op.kind {
+            let adds = &self.steps[made];
+            if map.domain != Domain::I64 || adds.reads.len() != 2 || !is_sum(&map.formula) {
+                return None;
+            }
+            let (sum, bias) = if self.is_sum(made, 0) { (0, 1) } else { (1, 0) };
+            if adds.op.inputs[sum].dims != adds.op.output.dims {
+                return None;
+            }
+            let bias = (adds.reads[bias], adds.op.inputs[bias].clone());
+            (Some(made), self.maker(made, sum).filter(|_| self.is_sum(made, sum))?, Some(bias))
+        } else {
+            (None, made, None)
+        };
+        let (unit, relu) = (Some(unit), false);
+        let ending = Ending { sums, between, bias, factors, unit, relu, scale, zero };
+        (is_whole && is_all).then_some(ending)
+    }
+
+    /// Returns whether a contraction makes what step `reader` alone reads as its input `input`.
+    fn is_sum(&self, reader: usize, input: usize) -> bool {
+        let maker = self.alone(reader, input).map(|maker| &self.steps[maker].op.kind);
+        matches!(maker, Some(Kind::Contract(_)))
+    }
+
+    /// Sizes of an image of whose numbers step `at` makes values of this type, the value of one
+    /// step of them if these are singles, and their zero point.
+    fn values(&self, at: usize, element: Element) -> Option<([usize; 4], Option<f32>, i8)> {
         let TensorOp { kind, inputs, output } = &*self.steps[at].op;
         let (Kind::Map(map), [input]) = (kind, &inputs[..]) else { return None };
-        let singles = map.domain == Domain::F32 && output.element == Element::F32;
-        if !singles || input.element != Element::I8 || input.dims != output.dims {
+        let fits = map.domain == element.domain() && output.element == element;
+        if !fits || input.element != Element::I8 || input.dims != output.dims {
             return None;
         }
         let shape: [usize; 4] = input.dims[..].try_into().ok()?;
-        Some((shape, numbers(&map.formula)?))
+        Some(match element {
+            Element::I32 => (shape, None, moved(&map.formula)?),
+            _ => {
+                let from = numbers(&map.formula)?;
+                (shape, Some(from.scale), from.zero)
+            }
+        })
     }
 
     /// The convolution that ends with step `last` as it is joined, where numbers of the storages
@@ -153,19 +223,18 @@ impl<'a> Parts<'a> {
         let add = |size: usize, [before, after]: [usize; 2]| size + before + after;
         let shape = [n, c, add(height, edges[0]), add(width, edges[1])];
         let eight = Eight { shape, padding, zeros, ..found.eight };
-        let op = self.op(&eight, &found)?;
+        let op = Self::op(&eight, &found)?;
         Some(Joined { found, op, eight, edges, is_more })
     }
 
-    fn op(&self, eight: &Eight, found: &Found) -> Option<TensorOp> {
+    fn op(eight: &Eight, found: &Found) -> Option<TensorOp> {
         let [n, c, height, width] = eight.shape;
         let [outputs, down, right] = eight.over;
         let eights = |dims: [usize; 4]| Spec { element: Element::I8, dims: dims.to_vec() };
-        let weights = self.steps[found.sums].op.inputs[1].clone();
-        let images = [eights([n, height, width, c]), weights];
+        let images = eights([n, height, width, c]);
         let op = TensorOp {
             kind: Kind::Eight(*eight),
-            inputs: images.into_iter().chain(found.bias.clone()).collect(),
+            inputs: [images].into_iter().chain(found.specs.iter().cloned()).collect(),
             output: eights([n, down, right, outputs]),
         };
         op.check().ok().map(|()| op)
@@ -183,9 +252,7 @@ impl<'a> Parts<'a> {
 
     /// Steps that no other step reads once these convolutions are joined.
     pub(super) fn gone(&self, joined: &HashMap<usize, Joined>) -> HashSet<usize> {
-        let parts = joined.values().flat_map(|one| {
-            [Some(one.found.values), one.found.padding, Some(one.found.sums)].into_iter().flatten()
-        });
+        let parts = joined.values().flat_map(|one| one.found.parts.iter().copied());
         let parts: BTreeSet<usize> = parts.collect();
         let mut gone = HashSet::new();
         for part in parts.into_iter().rev() {
@@ -207,10 +274,10 @@ struct Sizes {
 }
 
 impl Sizes {
-    /// Those of a contraction of singles that is one, in one group and with adjoining taps.
-    fn of(op: &TensorOp) -> Option<Self> {
+    /// Those of a contraction of this type that is one, in one group and with adjoining taps.
+    fn of(op: &TensorOp, element: Element) -> Option<Self> {
         let (Kind::Contract(contract), [x, w]) = (&op.kind, &op.inputs[..]) else { return None };
-        if [x, w, &op.output].iter().any(|spec| spec.element != Element::F32) {
+        if [x, w, &op.output].iter().any(|spec| spec.element != element) {
             return None;
         }
         if [x, w].iter().any(|spec| spec.elements() == 0) {
@@ -226,13 +293,13 @@ impl Sizes {
         if c != each || stride.contains(&0) {
             return None;
         }
-        let want = convolution(&x.dims, &w.dims, 1, &over, &stride, &[1; 2], Domain::F32);
+        let want = convolution(&x.dims, &w.dims, 1, &over, &stride, &[1; 2], element.domain());
         (*contract == want).then_some(Self { outputs, over, size, stride })
     }
 }
 
 /// Returns whether an input of a formula is one value for each channel.
-fn is_of_channels(spec: &Spec, channels: usize) -> bool {
+fn is_of_channels(spec: &Spec, channels: usize, element: Element) -> bool {
     let axis = spec.dims.len().checked_sub(3).map(|at| spec.dims[at]);
-    spec.element == Element::F32 && spec.elements() == channels && axis == Some(channels)
+    spec.element == element && spec.elements() == channels && axis == Some(channels)
 }

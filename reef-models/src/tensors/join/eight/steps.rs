@@ -22,10 +22,9 @@ pub(in crate::tensors) fn constants<'a>(
     let parts = Parts::of(steps, outputs);
     let found = (0..steps.len()).filter_map(|last| parts.found(last));
     let of_integers = |found: &Found| {
-        let (weights, bias) = found.constants;
-        let Some(Array::F32(weights)) = known(weights) else { return false };
-        let is_known = bias.is_none_or(|bias| matches!(known(bias), Some(Array::F32(_))));
-        is_known && are_integers(weights, found.eight.over[0])
+        let (weights, bias, factors) = found.constants;
+        let is_known = [bias, factors].iter().flatten().all(|storage| known(*storage).is_some());
+        is_known && known(weights).is_some_and(|weights| are_integers(weights, found.eight.over[0]))
     };
     found.filter(of_integers).map(|found| found.constants).collect()
 }
@@ -33,8 +32,13 @@ pub(in crate::tensors) fn constants<'a>(
 /// Largest distance of a quotient from an integer, which `Format::scale_of_all` keeps to.
 const MAX_DISTANCE: f32 = 1.0 / 16384.0;
 
-/// Returns whether the weights of each output are integers times their scale.
-fn are_integers(weights: &[f32], outputs: usize) -> bool {
+/// Returns whether the weights of each output are integers of 8 bits times their scale.
+fn are_integers(weights: &Array, outputs: usize) -> bool {
+    let weights = match weights {
+        Array::F32(singles) => singles,
+        Array::I32(integers) => return integers.iter().all(|weight| (-127..=127).contains(weight)),
+        _ => return false,
+    };
     let each = weights.len().checked_div(outputs).unwrap_or(0);
     weights.chunks(each.max(1)).all(|row| {
         let scale = Format::Int8.scale_of_all(row);
@@ -116,8 +120,8 @@ impl Made {
             let tables = padded([n, height, width, c], one.edges);
             self.moved(last, tables, (image, &spec), Some(one.eight.zeros[0]))
         };
-        let (weights, bias) = one.found.constants;
-        let reads = [image, weights].into_iter().chain(bias).collect();
+        let (weights, bias, factors) = one.found.constants;
+        let reads = [image, weights].into_iter().chain(bias).chain(factors).collect();
         let made = self.storage();
         let op = Arc::new(one.op.clone());
         self.steps.push(TensorStep { name: last.name.clone(), op, reads, writes: made });

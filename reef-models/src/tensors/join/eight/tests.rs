@@ -5,6 +5,7 @@ use crate::Model;
 use crate::memory::budget::Budget;
 use crate::memory::ledger::Ledger;
 use crate::tensors::builder::Builder;
+use crate::tensors::expressions::Writer;
 use crate::tensors::join::moves;
 use crate::tensors::layout::turn::channels_last;
 use crate::tensors::model::TensorModel;
@@ -36,7 +37,7 @@ fn stored(file: &str) -> String {
 }
 
 /// Convolutions of files of `quantize_static`, of which the first reads three channels: outputs are
-/// the same to a step.
+/// the same to a step. In one file a maximum of numbers follows it, which is not a formula.
 #[test]
 fn stored_files_give_the_same_numbers_with_their_convolutions_joined() {
     let cases = std::fs::read_to_string(stored("cases.json")).unwrap();
@@ -44,11 +45,12 @@ fn stored_files_give_the_same_numbers_with_their_convolutions_joined() {
     let numbers = cases["images"].as_array().unwrap().iter();
     let numbers: Vec<f32> = numbers.map(|number| number.as_f64().unwrap() as f32).collect();
     let images = cases["kinds"].as_array().unwrap().len();
-    for name in ["per_channel", "per_tensor", "symmetric"] {
+    for name in ["per_channel", "per_tensor", "symmetric", "operators"] {
         let step = cases["files"][name]["step"].as_f64().unwrap();
         let read = Model::open(stored(&format!("{name}.onnx"))).read().unwrap();
         let model = read.tensors().unwrap();
-        let devices: [(fn(&TensorOp) -> bool, usize); 2] = [(is_wide, 2), (is_any, 3)];
+        let all = if name == "operators" { 2 } else { 3 };
+        let devices: [(fn(&TensorOp) -> bool, usize); 2] = [(is_wide, 2), (is_any, all)];
         for (takes, count) in devices {
             let joined = on_device(model, &takes);
             assert_eq!(eights(&joined).len(), count, "{name}: {:?}", names(&joined));
@@ -64,12 +66,9 @@ fn stored_files_give_the_same_numbers_with_their_convolutions_joined() {
         }
         assert_eq!(on_device(model, &|_| false), *model, "{name}");
     }
-    // Products of integers, and numbers without a sign, stay by their meaning.
-    for name in ["operators", "unsigned"] {
-        let read = Model::open(stored(&format!("{name}.onnx"))).read().unwrap();
-        let model = read.tensors().unwrap();
-        assert_eq!(on_device(model, &|_| true), *model, "{name}");
-    }
+    let read = Model::open(stored("unsigned.onnx")).read().unwrap();
+    let model = read.tensors().unwrap();
+    assert_eq!(on_device(model, &|_| true), *model, "numbers without a sign stay by their meaning");
 }
 
 fn is_wide(op: &TensorOp) -> bool {
@@ -91,15 +90,19 @@ struct Numbers {
 
 fn quantized(b: &mut Builder<'_>, x: &Value, scale: f64, zero: f64) -> Numbers {
     let made = b.map_in(Domain::F32, Element::I8, &[x], |w| {
-        let (x, scale, zero) = (w.input(0), w.real(scale), w.real(zero));
-        let (low, high) = (w.real(-128.0), w.real(127.0));
+        let (x, scale) = (w.input(0), w.real(scale));
         let quotient = w.div(x, scale);
-        let whole = w.un(Unary::Round, quotient);
-        let moved = w.add(whole, zero);
-        let above = w.bin(Binary::Max, moved, low);
-        w.bin(Binary::Min, above, high)
+        rounded(w, quotient, zero)
     });
     Numbers { value: made.unwrap(), scale, zero }
+}
+
+fn rounded(w: &mut Writer, steps: usize, zero: f64) -> usize {
+    let (zero, low, high) = (w.real(zero), w.real(-128.0), w.real(127.0));
+    let whole = w.un(Unary::Round, steps);
+    let moved = w.add(whole, zero);
+    let above = w.bin(Binary::Max, moved, low);
+    w.bin(Binary::Min, above, high)
 }
 
 fn values(b: &mut Builder<'_>, numbers: &Numbers) -> Value {
@@ -235,6 +238,42 @@ fn zeros_of_numbers_without_a_zero_point_are_the_kernels_own() {
     let [eight] = eights(&joined)[..] else { panic!("{:?}", names(&joined)) };
     assert_eq!((eight.shape, eight.padding), ([2, 4, 5, 6], [1, 1]));
     assert_eq!(names(&joined).iter().filter(|name| **name == "move").count(), 2, "there and back");
+}
+
+/// As `QLinearConv` is read: integers of 32 bits, a bias, and scales behind both.
+#[test]
+fn sums_of_integers_are_joined_with_their_scales() {
+    let made = |largest: i32| {
+        let model = network(|b, x| {
+            let moved = b.map_in(Domain::I64, Element::I32, &[&x.value], |w| {
+                let (number, zero) = (w.input(0), w.real(x.zero));
+                w.sub(number, zero)
+            });
+            let edge = [0, 0, 1, 1];
+            let moved = b.pad(&moved.unwrap(), &edge, &edge, Scalar::Whole(0)).unwrap();
+            let number = |at: i32| if at == 0 { largest } else { at * 37 % 7 - 3 };
+            let numbers = Array::I32((0..36 * CHANNELS as i32).map(number).collect());
+            let w = b.constant(vec![CHANNELS, 4, 3, 3], numbers).unwrap();
+            let (over, ones) = ([5, 6], [1; 2]);
+            let sums = convolution(moved.dims(), w.dims(), 1, &over, &ones, &ones, Domain::I64);
+            let spec = Spec { element: Element::I32, dims: vec![2, CHANNELS, 5, 6] };
+            let sums = b.emit(Kind::Contract(sums), &[&moved, &w], spec).unwrap();
+            let biases = Array::I32((0..CHANNELS as i32).collect());
+            let bias = b.constant(vec![CHANNELS, 1, 1], biases).unwrap();
+            let sums = b.binary(Binary::Add, &sums, &bias).unwrap();
+            let made = b.map_in(Domain::F32, Element::I8, &[&sums], |w| {
+                let (sum, x, weight, y) = (w.input(0), w.real(0.5), w.real(0.125), w.real(1.0));
+                let product = w.mul(x, weight);
+                let scale = w.div(product, y);
+                let steps = w.mul(sum, scale);
+                rounded(w, steps, -128.0)
+            });
+            vec![values(b, &Numbers { value: made.unwrap(), scale: 1.0, zero: -128.0 })]
+        });
+        eights(&same(&model)).first().map(|eight| (eight.scales, eight.zeros))
+    };
+    assert_eq!(made(3), Some(([0.0625, 1.0], [-3, -127])));
+    assert_eq!(made(-128), None, "no integer that kernels take");
 }
 
 #[test]
