@@ -1,12 +1,21 @@
 //! Formulas between values and numbers of 8 bits.
 
 use crate::tensors::fuse::formulas::TERMS;
-use reef_op::tensor::{Binary, Formula, Scalar, Term, Unary};
+use reef_op::tensor::{Binary, Element, Formula, Scalar, Term, Unary};
+
+/// The lowest and the largest number of a type of 8 bits.
+pub(super) fn bounds(element: Element) -> Option<[i16; 2]> {
+    match element {
+        Element::I8 => Some([-128, 127]),
+        Element::U8 => Some([0, 255]),
+        _ => None,
+    }
+}
 
 /// Meaning of numbers of 8 bits.
 pub(super) struct Numbers {
     pub(super) scale: f32,
-    pub(super) zero: i8,
+    pub(super) zero: i16,
 }
 
 /// The numbers of which a formula makes values: `(x - zero) * scale`.
@@ -18,7 +27,7 @@ pub(super) fn numbers(formula: &Formula) -> Option<Numbers> {
 }
 
 /// The zero point that a formula takes off numbers: `x - zero`, or `x` alone.
-pub(super) fn moved(formula: &Formula) -> Option<i8> {
+pub(super) fn moved(formula: &Formula) -> Option<i16> {
     let last = formula.0.len().checked_sub(1)?;
     let (x, zero) = with_number(formula, last, Binary::Sub).unwrap_or((last, 0.0));
     small(zero).filter(|_| formula.0[x] == Term::Input(0))
@@ -44,12 +53,12 @@ pub(super) struct Written {
     pub(super) added: Option<usize>,
     pub(super) relu: bool,
     pub(super) scale: f32,
-    pub(super) zero: i8,
+    pub(super) zero: i16,
 }
 
-/// The numbers that a formula makes of sums of values: those of `sum / scale`.
-pub(super) fn written(formula: &Formula) -> Option<Written> {
-    let (steps, zero) = rounded(formula)?;
+/// The numbers within `bounds` that a formula makes of sums of values: those of `sum / scale`.
+pub(super) fn written(formula: &Formula, bounds: [i16; 2]) -> Option<Written> {
+    let (steps, zero) = rounded(formula, bounds)?;
     let (sum, scale) = with_number(formula, steps, Binary::Div)?;
     let (sum, relu) = match with_number(formula, sum, Binary::Max) {
         Some((sum, 0.0)) => (sum, true),
@@ -72,13 +81,13 @@ pub(super) struct Requantized {
     pub(super) factors: Option<usize>,
     /// Value of the integer 1, but for its factor, and of one step of the numbers.
     pub(super) scales: [f32; 2],
-    pub(super) zero: i8,
+    pub(super) zero: i16,
 }
 
-/// The numbers that a formula makes of sums of integers: those of `sum * (x * w / y)`, where `x`
-/// and `y` are numbers, and `w` is one or an input.
-pub(super) fn requantized(formula: &Formula) -> Option<Requantized> {
-    let (steps, zero) = rounded(formula)?;
+/// The numbers within `bounds` that a formula makes of sums of integers: those of
+/// `sum * (x * w / y)`, where `x` and `y` are numbers, and `w` is one or an input.
+pub(super) fn requantized(formula: &Formula, bounds: [i16; 2]) -> Option<Requantized> {
+    let (steps, zero) = rounded(formula, bounds)?;
     let Term::Binary(Binary::Mul, sum, scale) = formula.0[steps] else { return None };
     let (product, y) = with_number(formula, scale, Binary::Div)?;
     let (w, x) = with_number(formula, product, Binary::Mul)?;
@@ -91,14 +100,14 @@ pub(super) fn requantized(formula: &Formula) -> Option<Requantized> {
 }
 
 /// The term that a formula makes numbers of, and their zero point:
-/// `min(max(round(term) + zero, -128), 127)`.
-fn rounded(formula: &Formula) -> Option<(usize, i8)> {
+/// `min(max(round(term) + zero, bounds[0]), bounds[1])`.
+fn rounded(formula: &Formula, bounds: [i16; 2]) -> Option<(usize, i16)> {
     let last = formula.0.len().checked_sub(1)?;
     let (above, high) = with_number(formula, last, Binary::Min)?;
     let (moved, low) = with_number(formula, above, Binary::Max)?;
     let (rounded, zero) = with_number(formula, moved, Binary::Add)?;
     let Term::Unary(Unary::Round, steps) = formula.0[rounded] else { return None };
-    let is_all = low == f64::from(i8::MIN) && high == f64::from(i8::MAX);
+    let is_all = [low, high] == bounds.map(f64::from);
     small(zero).filter(|_| is_all).map(|zero| (steps, zero))
 }
 
@@ -127,29 +136,30 @@ fn with_number(formula: &Formula, at: usize, function: Binary) -> Option<(usize,
     (own == function).then_some(pair)
 }
 
-fn small(number: f64) -> Option<i8> {
-    let small = number as i8;
+fn small(number: f64) -> Option<i16> {
+    let small = number as i16;
     (f64::from(small) == number).then_some(small)
 }
 
-/// Returns whether a formula stays one that devices hold if one is taken off its inputs.
-pub(super) fn takes_one_off(formula: &Formula) -> bool {
+/// Returns whether a formula stays one that devices hold if a number is taken off its inputs.
+pub(super) fn takes_off(formula: &Formula) -> bool {
     let inputs = formula.0.iter().filter(|term| matches!(term, Term::Input(_))).count();
     formula.0.len() + 2 * inputs <= TERMS
 }
 
-/// A formula with one taken off its inputs of which `is_more` says so.
-pub(super) fn one_less(formula: &Formula, is_more: &dyn Fn(usize) -> bool) -> Formula {
+/// A formula with a number taken off those of its inputs for which `more` has one.
+pub(super) fn with_less(formula: &Formula, more: &dyn Fn(usize) -> Option<i16>) -> Formula {
     let mut made = Formula::default();
     let mut at: Vec<usize> = Vec::with_capacity(formula.0.len());
     for term in &formula.0 {
         let number = made.push(term.renumbered(|k| at[k]));
-        at.push(match *term {
-            Term::Input(input) if is_more(input) => {
-                let one = made.push(Term::Scalar(Scalar::Whole(1)));
-                made.push(Term::Binary(Binary::Sub, number, one))
+        let more = if let Term::Input(input) = *term { more(input) } else { None };
+        at.push(match more {
+            Some(more) => {
+                let more = made.push(Term::Scalar(Scalar::Whole(more.into())));
+                made.push(Term::Binary(Binary::Sub, number, more))
             }
-            _ => number,
+            None => number,
         });
     }
     made

@@ -8,6 +8,8 @@
 //! map       i8 <- f32   round(sum / scale) + zero        sum with bias and ReLU, if it has them
 //! ```
 //!
+//! Numbers may also be `u8`: they become 128 less, so that formulas that read them add 128.
+//!
 //! Where a file has `QLinearConv` (the first formula takes off zero points, sums are of integers,
 //! and another formula adds a bias to them), scales stand in the last formula, and integers are the
 //! weights. The operation is the same.

@@ -1,7 +1,7 @@
 //! The steps that a convolution between numbers of 8 bits is made of.
 
 use super::formula::{
-    Requantized, Written, is_sum, moved, numbers, requantized, takes_one_off, written,
+    Requantized, Written, bounds, is_sum, moved, numbers, requantized, takes_off, written,
 };
 use crate::model::ports::Port;
 use crate::tensors::join::padding::zeros_around;
@@ -32,8 +32,10 @@ pub(super) struct Found {
     pub(super) constants: Constants,
     /// The constants as steps see them.
     specs: Vec<Spec>,
-    /// Without padding.
+    /// Without padding and zero points.
     pub(super) eight: Eight,
+    /// The input's and the output's zero point in the file.
+    zeros: [i16; 2],
 }
 
 /// What becomes of sums.
@@ -49,7 +51,7 @@ struct Ending {
     unit: Option<f32>,
     relu: bool,
     scale: f32,
-    zero: i8,
+    zero: i16,
 }
 
 /// A convolution as it is joined.
@@ -59,8 +61,10 @@ pub(super) struct Joined {
     pub(super) eight: Eight,
     /// Padding that is a step of its own.
     pub(super) edges: [[usize; 2]; 2],
-    /// Numbers that it writes are one more than those of the file.
-    pub(super) is_more: bool,
+    /// Its input has numbers without a sign, which become such with one.
+    pub(super) converts: bool,
+    /// How much more its numbers are than those of the file.
+    pub(super) more: i16,
 }
 
 impl<'a> Parts<'a> {
@@ -87,11 +91,9 @@ impl<'a> Parts<'a> {
     pub(super) fn found(&self, last: usize) -> Option<Found> {
         let step = &self.steps[last];
         let Kind::Map(map) = &step.op.kind else { return None };
-        if map.domain != Domain::F32 || step.op.output.element != Element::I8 {
-            return None;
-        }
-        let ending = self.of_singles(last, &map.formula);
-        let ending = ending.or_else(|| self.of_integers(last, &map.formula))?;
+        let bounds = bounds(step.op.output.element).filter(|_| map.domain == Domain::F32)?;
+        let ending = self.of_singles(last, &map.formula, bounds);
+        let ending = ending.or_else(|| self.of_integers(last, &map.formula, bounds))?;
         let Ending { sums, between, bias, factors, unit, relu, scale, zero } = ending;
         let element = if unit.is_some() { Element::I32 } else { Element::F32 };
         let sizes = Sizes::of(&self.steps[sums].op, element)?;
@@ -112,9 +114,9 @@ impl<'a> Parts<'a> {
             stride: sizes.stride,
             padding: [0; 2],
             scales: [unit.or(own)?, scale],
-            zeros: [from, zero],
+            zeros: [0; 2],
             // A lowest number that stands for zero is a bound already.
-            relu: relu && zero != i8::MIN,
+            relu: relu && zero != bounds[0],
         };
         let storage = |of: &Option<(usize, Spec)>| of.as_ref().map(|(storage, _)| *storage);
         let constants = (self.steps[sums].reads[1], storage(&bias), storage(&factors));
@@ -124,15 +126,14 @@ impl<'a> Parts<'a> {
         let mut parts = vec![values, before, sums];
         parts.extend(between);
         let edges = edges.unwrap_or_default();
-        let found = Found { values, parts, edges, constants, specs, eight };
-        // Another zero point would move the bound.
-        (!found.eight.relu || zero == 0).then_some(found)
+        let zeros = [from, zero];
+        Some(Found { values, parts, edges, constants, specs, eight, zeros })
     }
 
     /// What step `last` makes of sums of values, if they alone and a bias are what it reads.
-    fn of_singles(&self, last: usize, formula: &Formula) -> Option<Ending> {
+    fn of_singles(&self, last: usize, formula: &Formula, bounds: [i16; 2]) -> Option<Ending> {
         let step = &self.steps[last];
-        let Written { value, added, relu, scale, zero } = written(formula)?;
+        let Written { value, added, relu, scale, zero } = written(formula, bounds)?;
         let (sum, bias) = match added {
             Some(added) if self.is_sum(last, added) => (added, Some(value)),
             added => (value, added),
@@ -147,9 +148,10 @@ impl<'a> Parts<'a> {
     }
 
     /// What step `last` makes of sums of integers, to which a step may add a bias.
-    fn of_integers(&self, last: usize, formula: &Formula) -> Option<Ending> {
+    fn of_integers(&self, last: usize, formula: &Formula, bounds: [i16; 2]) -> Option<Ending> {
         let step = &self.steps[last];
-        let Requantized { sum, factors, scales: [unit, scale], zero } = requantized(formula)?;
+        let requantized = requantized(formula, bounds)?;
+        let Requantized { sum, factors, scales: [unit, scale], zero } = requantized;
         let made = self.maker(last, sum).filter(|_| self.alone(last, sum).is_some())?;
         let is_whole = step.op.inputs[sum].dims == step.op.output.dims;
         let is_all = step.reads.len() == 1 + usize::from(factors.is_some());
@@ -181,11 +183,11 @@ impl<'a> Parts<'a> {
 
     /// Sizes of an image of whose numbers step `at` makes values of this type, the value of one
     /// step of them if these are singles, and their zero point.
-    fn values(&self, at: usize, element: Element) -> Option<([usize; 4], Option<f32>, i8)> {
+    fn values(&self, at: usize, element: Element) -> Option<([usize; 4], Option<f32>, i16)> {
         let TensorOp { kind, inputs, output } = &*self.steps[at].op;
         let (Kind::Map(map), [input]) = (kind, &inputs[..]) else { return None };
         let fits = map.domain == element.domain() && output.element == element;
-        if !fits || input.element != Element::I8 || input.dims != output.dims {
+        if !fits || bounds(input.element).is_none() || input.dims != output.dims {
             return None;
         }
         let shape: [usize; 4] = input.dims[..].try_into().ok()?;
@@ -198,23 +200,29 @@ impl<'a> Parts<'a> {
         })
     }
 
-    /// The convolution that ends with step `last` as it is joined, where numbers of the storages
-    /// `more` are one more.
+    /// The convolution that ends with step `last` as it is joined, where numbers of these storages
+    /// are so much more than those of the file.
     pub(super) fn joined(
         &self,
         last: usize,
         found: Found,
-        more: &HashSet<usize>,
+        stored: &HashMap<usize, i16>,
     ) -> Option<Joined> {
-        let [zero_x, zero_y] = found.eight.zeros;
-        let reads_more = more.contains(&self.steps[found.values].reads[0]);
-        let is_more = zero_y == i8::MIN;
-        if is_more && !self.all_take_one_off(self.steps[last].writes) {
+        let (values, step) = (&self.steps[found.values], &self.steps[last]);
+        let known = stored.get(&values.reads[0]).copied();
+        // Numbers without a sign are 128 less, and those whose lowest is zero one more.
+        let signed = |of: &Spec| if of.element == Element::U8 { -128 } else { 0 };
+        let input = signed(&values.op.inputs[0]);
+        let lowest = bounds(step.op.output.element)?[0];
+        let more = signed(&step.op.output) + i16::from(found.zeros[1] == lowest);
+        if more != 0 && !self.all_take_off(step.writes) {
             return None;
         }
-        let [zero_x, zero_y] = [(zero_x, reads_more), (zero_y, is_more)]
-            .map(|(zero, one)| if one { zero.checked_add(1) } else { Some(zero) });
-        let zeros = [zero_x?, zero_y?];
+        let zero = |k: usize, more: i16| i8::try_from(found.zeros[k].checked_add(more)?).ok();
+        let zeros = [zero(0, known.unwrap_or(input))?, zero(1, more)?];
+        if found.eight.relu && zeros[1] != 0 {
+            return None; // another zero point moves the bound
+        }
         let ([rows, columns], [n, c, height, width]) = (found.edges, found.eight.shape);
         // Outside of an image kernels see the number 0.
         let is_inside = zeros[0] == 0 && [rows, columns].iter().all(|[a, b]| a == b);
@@ -224,7 +232,8 @@ impl<'a> Parts<'a> {
         let shape = [n, c, add(height, edges[0]), add(width, edges[1])];
         let eight = Eight { shape, padding, zeros, ..found.eight };
         let op = Self::op(&eight, &found)?;
-        Some(Joined { found, op, eight, edges, is_more })
+        let converts = input != 0 && known.is_none();
+        Some(Joined { found, op, eight, edges, converts, more })
     }
 
     fn op(eight: &Eight, found: &Found) -> Option<TensorOp> {
@@ -240,10 +249,10 @@ impl<'a> Parts<'a> {
         op.check().ok().map(|()| op)
     }
 
-    /// Returns whether all readers of a storage are formulas that can take one off.
-    fn all_take_one_off(&self, storage: usize) -> bool {
+    /// Returns whether all readers of a storage are formulas that can take a number off.
+    fn all_take_off(&self, storage: usize) -> bool {
         let can = |step: &TensorStep| match &step.op.kind {
-            Kind::Map(map) => takes_one_off(&map.formula),
+            Kind::Map(map) => takes_off(&map.formula),
             _ => false,
         };
         // A caller of the network has the number behind the last step's.

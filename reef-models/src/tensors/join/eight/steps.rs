@@ -1,11 +1,14 @@
 //! Steps with convolutions between numbers of 8 bits.
 
-use super::formula::one_less;
+use super::formula::{bounds, with_less};
 use super::parts::{Constants, Found, Joined, Parts};
 use crate::model::ports::Port;
 use crate::tensors::step::TensorStep;
 use reef_op::Format;
-use reef_op::tensor::{Array, Element, Kind, Map, Move, NOWHERE, Scalar, Spec, TensorOp, View};
+use reef_op::tensor::{
+    Array, Binary, Domain, Element, Formula, Kind, Map, Move, NOWHERE, Scalar, Spec, TensorOp,
+    Term, View,
+};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -16,7 +19,7 @@ pub(in crate::tensors) fn constants<'a>(
     outputs: &[Port],
     known: &dyn Fn(usize) -> Option<&'a Array>,
 ) -> HashSet<Constants> {
-    if !steps.iter().any(|step| step.op.output.element == Element::I8) {
+    if !steps.iter().any(|step| bounds(step.op.output.element).is_some()) {
         return HashSet::new();
     }
     let parts = Parts::of(steps, outputs);
@@ -59,14 +62,16 @@ pub(in crate::tensors) fn join(
         return steps.to_vec();
     }
     let parts = Parts::of(steps, outputs);
-    // Storages whose numbers are one more.
-    let mut more: HashSet<usize> = HashSet::new();
+    // How much more the numbers of storages are than those of the file.
+    let mut stored: HashMap<usize, i16> = HashMap::new();
     let mut joined: HashMap<usize, Joined> = HashMap::new();
     for last in 0..steps.len() {
         let found = parts.found(last).filter(|found| constants.contains(&found.constants));
-        let Some(one) = found.and_then(|found| parts.joined(last, found, &more)) else { continue };
-        if takes(&one.op) {
-            more.extend(one.is_more.then_some(steps[last].writes));
+        let one = found.and_then(|found| parts.joined(last, found, &stored));
+        if let Some(one) = one.filter(|one| takes(&one.op)) {
+            if one.more != 0 {
+                stored.insert(steps[last].writes, one.more);
+            }
             joined.insert(last, one);
         }
     }
@@ -75,21 +80,24 @@ pub(in crate::tensors) fn join(
     for (k, step) in steps.iter().enumerate().filter(|(k, _)| !gone.contains(k)) {
         match joined.get(&k) {
             Some(one) => made.write(step, one, steps),
-            None => made.steps.push(with_one_less(step, &more)),
+            None => made.steps.push(reading(step, &stored)),
         }
     }
     made.steps
 }
 
-/// `step` with one taken off what it reads of the storages `more`.
-fn with_one_less(step: &TensorStep, more: &HashSet<usize>) -> TensorStep {
+/// `step` as it reads numbers of storages that are so much more than those of the file.
+fn reading(step: &TensorStep, stored: &HashMap<usize, i16>) -> TensorStep {
     let Kind::Map(map) = &step.op.kind else { return step.clone() };
-    let is_more = |input: usize| more.contains(&step.reads[input]);
-    if !(0..step.reads.len()).any(is_more) {
+    let more = |input: usize| stored.get(&step.reads[input]).copied();
+    if (0..step.reads.len()).all(|input| more(input).is_none()) {
         return step.clone();
     }
-    let kind = Kind::Map(Map { formula: one_less(&map.formula, &is_more), domain: map.domain });
-    TensorStep { op: Arc::new(TensorOp { kind, ..TensorOp::clone(&step.op) }), ..step.clone() }
+    let mut op = TensorOp::clone(&step.op);
+    let inputs = op.inputs.iter_mut().enumerate().filter(|(input, _)| more(*input).is_some());
+    inputs.for_each(|(_, spec)| spec.element = Element::I8);
+    op.kind = Kind::Map(Map { formula: with_less(&map.formula, &more), domain: map.domain });
+    TensorStep { op: Arc::new(op), ..step.clone() }
 }
 
 /// Steps that are written anew.
@@ -108,8 +116,10 @@ impl Made {
         let (from, shape) = (values.reads[0], one.found.eight.shape);
         let [n, c, height, width] = shape;
         let image = self.turned.get(&(from, shape)).copied().unwrap_or_else(|| {
+            let spec = Spec { element: Element::I8, dims: shape.to_vec() };
+            let signed = if one.converts { self.signed(last, from, &spec) } else { from };
             let tables = turn(shape, [0, 2, 3, 1]);
-            let made = self.moved(last, tables, (from, &values.op.inputs[0]), None);
+            let made = self.moved(last, tables, (signed, &spec), None);
             self.turned.insert((from, shape), made);
             made
         });
@@ -133,6 +143,21 @@ impl Made {
     fn storage(&mut self) -> usize {
         self.free += 1;
         self.free - 1
+    }
+
+    /// Adds a formula that makes numbers with a sign of such without one, and returns its storage.
+    fn signed(&mut self, last: &TensorStep, from: usize, spec: &Spec) -> usize {
+        let writes = self.storage();
+        let half = Term::Scalar(Scalar::Whole(128));
+        let formula = Formula(vec![Term::Input(0), half, Term::Binary(Binary::Sub, 0, 1)]);
+        let op = TensorOp {
+            kind: Kind::Map(Map { formula, domain: Domain::I64 }),
+            inputs: vec![Spec { element: Element::U8, dims: spec.dims.clone() }],
+            output: spec.clone(),
+        };
+        let (name, op, reads) = (last.name.clone(), Arc::new(op), vec![from]);
+        self.steps.push(TensorStep { name, op, reads, writes });
+        writes
     }
 
     /// Adds a move to a new storage, which it returns.
