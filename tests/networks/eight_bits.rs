@@ -25,8 +25,8 @@ pub(crate) fn eight_bits_agree<D: Operators>(device: &D) {
     }
 }
 
-/// Both convolutions of each stored file that read 16 channels run on these kernels, so that outputs
-/// are at most `steps` steps of their numbers from ONNX Runtime's.
+/// The two convolutions of each stored file that read 16 channels run on these kernels. Outputs are
+/// at most `steps` steps of their numbers from ONNX Runtime's.
 pub(crate) fn joined_files_agree<D: Operators>(device: &D, steps: f64) {
     for (name, file) in FILES {
         let model = Model::from_onnx(file, name).read().unwrap();

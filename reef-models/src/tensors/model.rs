@@ -30,8 +30,8 @@ pub struct TensorModel {
     pub(crate) storages: Vec<Spec>,
     /// Storages whose values are known.
     pub(crate) constants: Vec<(usize, Constant)>,
-    /// Those that are weights of a convolution between numbers of 8 bits, and its bias and factors
-    /// if it has them.
+    /// Constants that are weights of a convolution between numbers of 8 bits, and its bias and
+    /// factors if it has them.
     pub(crate) quantized: HashSet<(usize, Option<usize>, Option<usize>)>,
     pub(crate) steps: Vec<TensorStep>,
 }

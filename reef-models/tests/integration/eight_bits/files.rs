@@ -215,8 +215,8 @@ fn operations_on_images_have_zero_points_in_their_bias() {
     assert_eq!(cases.layers.len(), 4);
 }
 
-/// A device with kernels of 8 bits runs convolutions of files with them, as operations on images with
-/// packed weights. The first convolution has three channels.
+/// A device with kernels of 8 bits runs convolutions of files with them, as operations on images
+/// with packed weights. The first convolution has three channels.
 #[test]
 fn quantized_files_run_on_kernels_of_8_bits() {
     let cases = cases();

@@ -25,7 +25,7 @@ pub(super) struct Parts<'a> {
 pub(super) struct Found {
     /// The step that makes values of numbers, or takes off their zero point.
     pub(super) values: usize,
-    /// That step, and those behind it up to the last one.
+    /// Steps from that one up to the last one.
     parts: Vec<usize>,
     /// Rows and columns of zeros, before and after.
     edges: [[usize; 2]; 2],
@@ -38,7 +38,7 @@ pub(super) struct Found {
     zeros: [i16; 2],
 }
 
-/// What becomes of sums.
+/// Way from sums to numbers.
 struct Ending {
     /// The step that makes sums.
     sums: usize,
@@ -63,7 +63,7 @@ pub(super) struct Joined {
     pub(super) edges: [[usize; 2]; 2],
     /// Its input has numbers without a sign, which become such with one.
     pub(super) converts: bool,
-    /// How much more its numbers are than those of the file.
+    /// Difference of its numbers from those of the file.
     pub(super) more: i16,
 }
 
@@ -130,7 +130,7 @@ impl<'a> Parts<'a> {
         Some(Found { values, parts, edges, constants, specs, eight, zeros })
     }
 
-    /// What step `last` makes of sums of values, if they alone and a bias are what it reads.
+    /// The way of step `last` from sums of values, if it reads these and a bias alone.
     fn of_singles(&self, last: usize, formula: &Formula, bounds: [i16; 2]) -> Option<Ending> {
         let step = &self.steps[last];
         let Written { value, added, relu, scale, zero } = written(formula, bounds)?;
@@ -147,7 +147,7 @@ impl<'a> Parts<'a> {
         (is_whole && is_all).then_some(ending)
     }
 
-    /// What step `last` makes of sums of integers, to which a step may add a bias.
+    /// The way of step `last` from sums of integers, to which a step may add a bias.
     fn of_integers(&self, last: usize, formula: &Formula, bounds: [i16; 2]) -> Option<Ending> {
         let step = &self.steps[last];
         let requantized = requantized(formula, bounds)?;
@@ -200,8 +200,8 @@ impl<'a> Parts<'a> {
         })
     }
 
-    /// The convolution that ends with step `last` as it is joined, where numbers of these storages
-    /// are so much more than those of the file.
+    /// The convolution that ends with step `last` as it is joined, where `stored` has the difference
+    /// of a storage's numbers from those of the file.
     pub(super) fn joined(
         &self,
         last: usize,
@@ -211,7 +211,7 @@ impl<'a> Parts<'a> {
         let (values, step) = (&self.steps[found.values], &self.steps[last]);
         let known = stored.get(&values.reads[0]).copied();
         // Numbers without a sign are 128 less, and those whose lowest is zero one more.
-        let signed = |of: &Spec| if of.element == Element::U8 { -128 } else { 0 };
+        let signed = |of: &Spec| -> i16 { if of.element == Element::U8 { -128 } else { 0 } };
         let input = signed(&values.op.inputs[0]);
         let lowest = bounds(step.op.output.element)?[0];
         let more = signed(&step.op.output) + i16::from(found.zeros[1] == lowest);
@@ -283,7 +283,7 @@ struct Sizes {
 }
 
 impl Sizes {
-    /// Those of a contraction of this type that is one, in one group and with adjoining taps.
+    /// Sizes of a contraction of this type, if it is one in one group and with adjoining taps.
     fn of(op: &TensorOp, element: Element) -> Option<Self> {
         let (Kind::Contract(contract), [x, w]) = (&op.kind, &op.inputs[..]) else { return None };
         if [x, w, &op.output].iter().any(|spec| spec.element != element) {

@@ -62,7 +62,7 @@ pub(in crate::tensors) fn join(
         return steps.to_vec();
     }
     let parts = Parts::of(steps, outputs);
-    // How much more the numbers of storages are than those of the file.
+    // Difference of the numbers of storages from those of the file.
     let mut stored: HashMap<usize, i16> = HashMap::new();
     let mut joined: HashMap<usize, Joined> = HashMap::new();
     for last in 0..steps.len() {
@@ -86,7 +86,7 @@ pub(in crate::tensors) fn join(
     made.steps
 }
 
-/// `step` as it reads numbers of storages that are so much more than those of the file.
+/// `step` as it reads numbers of storages, where `stored` has their difference from the file's.
 fn reading(step: &TensorStep, stored: &HashMap<usize, i16>) -> TensorStep {
     let Kind::Map(map) = &step.op.kind else { return step.clone() };
     let more = |input: usize| stored.get(&step.reads[input]).copied();
@@ -105,7 +105,7 @@ struct Made {
     steps: Vec<TensorStep>,
     /// Number of the next new storage.
     free: usize,
-    /// Storages of images with channels last, by those that they were made of and their sizes there.
+    /// Storages of images with channels last, by the storage and sizes that they were made of.
     turned: HashMap<(usize, [usize; 4]), usize>,
 }
 

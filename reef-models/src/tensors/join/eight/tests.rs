@@ -39,7 +39,7 @@ fn stored(file: &str) -> String {
 /// Convolutions of files of `quantize_static`, of which the first reads three channels: outputs are
 /// the same to a step. In one file a maximum of numbers follows it, which is not a formula.
 #[test]
-fn stored_files_give_the_same_numbers_with_their_convolutions_joined() {
+fn stored_files_with_joined_convolutions_give_the_same() {
     let cases = std::fs::read_to_string(stored("cases.json")).unwrap();
     let cases: serde_json::Value = serde_json::from_str(&cases).unwrap();
     let numbers = cases["images"].as_array().unwrap().iter();
@@ -152,7 +152,7 @@ fn same(model: &TensorModel) -> TensorModel {
 }
 
 #[test]
-fn images_stay_channels_last_between_convolutions_and_padding_is_one_move() {
+fn images_stay_channels_last_between_convolutions() {
     let model = network(|b, x| {
         let values_x = values(b, x);
         let sums = convolved(b, &values_x, [3, 1, 1]);
@@ -171,7 +171,7 @@ fn images_stay_channels_last_between_convolutions_and_padding_is_one_move() {
 }
 
 #[test]
-fn formulas_take_one_off_numbers_whose_zero_point_is_the_lowest() {
+fn formulas_take_one_off_where_the_lowest_number_is_zero() {
     let model = network(|b, x| {
         let values_x = values(b, x);
         let sums = convolved(b, &values_x, [1, 1, 0]);
@@ -189,7 +189,7 @@ fn formulas_take_one_off_numbers_whose_zero_point_is_the_lowest() {
 }
 
 #[test]
-fn lowest_zero_point_that_others_than_formulas_read_is_not_joined() {
+fn lowest_zero_point_that_no_formula_reads_is_not_joined() {
     let end = |zero: f64, write: fn(&mut Builder<'_>, &Numbers) -> Value| {
         let model = network(|b, x| {
             let values_x = values(b, x);
@@ -222,7 +222,7 @@ fn relu_is_joined_where_no_zero_point_moves_its_bound() {
 }
 
 #[test]
-fn zeros_of_numbers_without_a_zero_point_are_the_kernels_own() {
+fn zeros_around_numbers_without_a_zero_point_are_kernels_own() {
     let model = network(|b, x| {
         let values_x = values(b, x);
         let plain = quantized(b, &values_x, 0.5, 0.0);
