@@ -76,7 +76,7 @@ pub(super) fn build<V: Vendor>(
     gpu.operator(&Op::Conv2d(conv), &operands)
 }
 
-/// The same storage.
+/// Storage `of`, for another operand.
 fn same<'a, V: Vendor>(of: &Storage<'a, Gpu<V>>) -> Storage<'a, Gpu<V>> {
     Storage { buffer: of.buffer, offset: of.offset }
 }

@@ -10,9 +10,9 @@
 //!
 //! Numbers may also be `u8`: they become 128 less, so that formulas that read them add 128.
 //!
-//! Where a file has `QLinearConv` (the first formula takes off zero points, sums are of integers,
-//! and another formula adds a bias to them), scales stand in the last formula, and integers are the
-//! weights. The operation is the same.
+//! For `QLinearConv` the first formula takes off zero points alone, sums are of integers, another
+//! formula adds a bias to them, and scales stand in the last one. The operation is the same, with
+//! the integers as weights.
 //!
 //! In: steps in launch order, and which constants are of such convolutions. Out: steps with a move
 //! that turns channels last, one that pads with the zero point, the operation, and a move back, for
