@@ -2,11 +2,12 @@
 
 use super::attention::launch as attention;
 use super::bound::{BoundTensors, KernelOp, refused};
+use super::images::{depthwise, eight};
 use super::normal::launch as normal;
 pub(in crate::operators) use super::products::packed::pack as pack_input;
 use super::products::packed::packed;
 use super::products::{contract, group};
-use super::{depthwise, eight, fold, formula, indexed, movement, row_map, rows};
+use super::{fold, formula, indexed, movement, row_map, rows};
 use crate::gpu::Gpu;
 use crate::hal::calls::Vendor;
 use reef_core::{Launch, Result};

@@ -10,10 +10,9 @@
 mod attention;
 mod bound;
 pub(super) mod build;
-mod depthwise;
-mod eight;
 mod fold;
 mod formula;
+mod images;
 mod indexed;
 mod launch;
 mod movement;

@@ -1,22 +1,22 @@
 //! Convolutions of each channel by itself, by the kernels that networks of images have for them.
 
-use super::bound::BoundTensors;
-use super::launch::Grid;
 use crate::gpu::Gpu;
 use crate::hal::calls::Vendor;
 use crate::operators::activation::ActivationParams;
 use crate::operators::depthwise::{Sliding, THREADS, kernel};
 use crate::operators::params::{Params, View};
+use crate::operators::tensor::bound::BoundTensors;
+use crate::operators::tensor::launch::Grid;
 use reef_core::{Launch, Result};
 use reef_op::Window;
 use reef_op::tensor::Depthwise;
 
 /// Returns whether there is a kernel for `op`, which was checked.
-pub(super) fn fits(op: &Depthwise) -> bool {
+pub(in crate::operators::tensor) fn fits(op: &Depthwise) -> bool {
     kernel(&window(op)).is_some() && sliding(op, [0; 4]).params().is_some()
 }
 
-pub(super) fn build<V: Vendor>(
+pub(in crate::operators::tensor) fn build<V: Vendor>(
     bound: &BoundTensors<'_, V>,
     op: &Depthwise,
 ) -> Result<Launch<Gpu<V>>> {

@@ -1,8 +1,8 @@
 //! Convolutions between numbers of 8 bits, by the kernels that networks of images have for them.
 
-use super::bound::{meet, refused};
 use crate::gpu::Gpu;
 use crate::hal::calls::Vendor;
+use crate::operators::tensor::bound::{meet, refused};
 use reef_core::{Error, Launch, Result};
 use reef_op::rounding::Rounded;
 use reef_op::tensor::{Eight, TensorOp};
@@ -15,7 +15,7 @@ use std::ops::Range;
 const MAX_TERMS: usize = i32::MAX as usize / (128 * 127);
 
 /// Returns whether there are kernels for `op`, which was checked.
-pub(super) fn fits<V: Vendor>(gpu: &Gpu<V>, op: &Eight) -> bool {
+pub(in crate::operators::tensor) fn fits<V: Vendor>(gpu: &Gpu<V>, op: &Eight) -> bool {
     // Outside of an image kernels see the number 0, which is also the bound of their ReLU.
     let pads = op.padding == [0; 2] || op.zeros[0] == 0;
     let bounds = !op.relu || op.zeros[1] == 0;
@@ -26,7 +26,7 @@ pub(super) fn fits<V: Vendor>(gpu: &Gpu<V>, op: &Eight) -> bool {
     pads && bounds && op.terms() <= MAX_TERMS && Conv2d::of_eight(op).is_some_and(has)
 }
 
-pub(super) fn scratch<V: Vendor>(gpu: &Gpu<V>, op: &Eight) -> Scratch {
+pub(in crate::operators::tensor) fn scratch<V: Vendor>(gpu: &Gpu<V>, op: &Eight) -> Scratch {
     let of = |conv: Conv2d| gpu.scratch(&Op::Conv2d(conv), Rounded::default());
     Conv2d::of_eight(op).map(of).unwrap_or_default()
 }
@@ -38,7 +38,7 @@ pub(super) fn scratch<V: Vendor>(gpu: &Gpu<V>, op: &Eight) -> Scratch {
 ///
 /// `Invalid` if the operation is not sound or an operand does not hold its tensor; `Unsupported` if
 /// there are no kernels for it, or its weights are not packed.
-pub(super) fn build<V: Vendor>(
+pub(in crate::operators::tensor) fn build<V: Vendor>(
     gpu: &Gpu<V>,
     op: &TensorOp,
     eight: &Eight,
