@@ -18,7 +18,7 @@ pub(in crate::tensors) fn join(steps: Vec<TensorStep>, outputs: &[Port]) -> Vec<
     for step in steps {
         let made = step.reads.first().and_then(|storage| {
             let at = *makers.get(storage).filter(|_| readers.all(*storage).len() == 1)?;
-            Some((at, both(kept[at].as_ref()?, &step)?))
+            Some((at, join_two(kept[at].as_ref()?, &step)?))
         });
         let step = match made {
             Some((at, both)) => {
@@ -34,7 +34,7 @@ pub(in crate::tensors) fn join(steps: Vec<TensorStep>, outputs: &[Port]) -> Vec<
 }
 
 /// `reader` of what `maker` reads.
-fn both(maker: &TensorStep, reader: &TensorStep) -> Option<TensorStep> {
+fn join_two(maker: &TensorStep, reader: &TensorStep) -> Option<TensorStep> {
     let (Kind::Move(first), Kind::Move(second)) = (&maker.op.kind, &reader.op.kind) else {
         return None;
     };
@@ -90,7 +90,7 @@ mod tests {
         Port { name, spec, storage: step.writes, extent: Extent::Fixed, texts: None }
     }
 
-    fn made(step: &TensorStep, from: &Array) -> Array {
+    fn run(step: &TensorStep, from: &Array) -> Array {
         let all = 0..step.op.output.elements();
         step.op.compute(&[from.values()], all, &|| false).unwrap().unwrap()
     }
@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(one.len(), 1);
         assert_eq!((&one[0].reads[..], one[0].writes), (&[0][..], 2));
         let from = Array::I8((1..=6).collect());
-        assert_eq!(made(&one[0], &from), made(&steps[1], &made(&steps[0], &from)));
+        assert_eq!(run(&one[0], &from), run(&steps[1], &run(&steps[0], &from)));
     }
 
     #[test]

@@ -12,14 +12,15 @@ pub(super) fn zeros_around(op: &TensorOp) -> Option<[[usize; 2]; 2]> {
     if input.elements() == 0 {
         return None; // from here on products of sizes are small
     }
-    let still = [around(images, n, c * height * width)?, around(channels, c, height * width)?];
-    let edges = [around(rows, height, width)?, around(columns, width, 1)?];
+    let still =
+        [count_edges(images, n, c * height * width)?, count_edges(channels, c, height * width)?];
+    let edges = [count_edges(rows, height, width)?, count_edges(columns, width, 1)?];
     (still == [[0; 2]; 2]).then_some(edges)
 }
 
 /// Numbers of places before and after those of all elements of an axis, among others that are
 /// nowhere.
-fn around(table: &[usize], size: usize, stride: usize) -> Option<[usize; 2]> {
+fn count_edges(table: &[usize], size: usize, stride: usize) -> Option<[usize; 2]> {
     let before = table.iter().take_while(|&&at| at == NOWHERE).count();
     let (own, after) = table[before..].split_at_checked(size)?;
     let all = own.iter().enumerate().all(|(k, &at)| at == k * stride);

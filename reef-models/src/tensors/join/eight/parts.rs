@@ -200,8 +200,8 @@ impl<'a> Parts<'a> {
         })
     }
 
-    /// The convolution that ends with step `last` as it is joined, where `stored` has the difference
-    /// of a storage's numbers from those of the file.
+    /// The convolution that ends with step `last` as it is joined. `stored` has the difference of a
+    /// storage's numbers from those of the file.
     pub(super) fn joined(
         &self,
         last: usize,

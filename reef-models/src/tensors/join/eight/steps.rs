@@ -65,25 +65,26 @@ pub(in crate::tensors) fn join(
     // Difference of the numbers of storages from those of the file.
     let mut stored: HashMap<usize, i16> = HashMap::new();
     let mut joined: HashMap<usize, Joined> = HashMap::new();
-    for last in 0..steps.len() {
+    for (last, step) in steps.iter().enumerate() {
         let found = parts.found(last).filter(|found| constants.contains(&found.constants));
         let one = found.and_then(|found| parts.joined(last, found, &stored));
         if let Some(one) = one.filter(|one| takes(&one.op)) {
             if one.more != 0 {
-                stored.insert(steps[last].writes, one.more);
+                stored.insert(step.writes, one.more);
             }
             joined.insert(last, one);
         }
     }
     let gone = parts.gone(&joined);
-    let mut made = Made { steps: Vec::with_capacity(steps.len()), free, turned: HashMap::new() };
+    let mut rewriter =
+        Rewriter { steps: Vec::with_capacity(steps.len()), free, turned: HashMap::new() };
     for (k, step) in steps.iter().enumerate().filter(|(k, _)| !gone.contains(k)) {
         match joined.get(&k) {
-            Some(one) => made.write(step, one, steps),
-            None => made.steps.push(reading(step, &stored)),
+            Some(one) => rewriter.write(step, one, steps),
+            None => rewriter.steps.push(reading(step, &stored)),
         }
     }
-    made.steps
+    rewriter.steps
 }
 
 /// `step` as it reads numbers of storages, where `stored` has their difference from the file's.
@@ -101,7 +102,7 @@ fn reading(step: &TensorStep, stored: &HashMap<usize, i16>) -> TensorStep {
 }
 
 /// Steps that are written anew.
-struct Made {
+struct Rewriter {
     steps: Vec<TensorStep>,
     /// Number of the next new storage.
     free: usize,
@@ -109,7 +110,7 @@ struct Made {
     turned: HashMap<(usize, [usize; 4]), usize>,
 }
 
-impl Made {
+impl Rewriter {
     /// Adds a convolution that fills what `last` filled.
     fn write(&mut self, last: &TensorStep, one: &Joined, steps: &[TensorStep]) {
         let values = &steps[one.found.values];
@@ -179,13 +180,13 @@ fn move_of(
     last: &TensorStep,
     tables: Vec<Vec<usize>>,
     fill: Option<i8>,
-    (from, input): (usize, &Spec),
+    from: (usize, &Spec),
     writes: usize,
 ) -> TensorStep {
     let output = Spec { element: Element::I8, dims: tables.iter().map(Vec::len).collect() };
     let kind = Kind::Move(Move { tables, fill: Scalar::Whole(fill.unwrap_or(0).into()) });
-    let op = Arc::new(TensorOp { kind, inputs: vec![input.clone()], output });
-    TensorStep { name: last.name.clone(), op, reads: vec![from], writes }
+    let op = Arc::new(TensorOp { kind, inputs: vec![from.1.clone()], output });
+    TensorStep { name: last.name.clone(), op, reads: vec![from.0], writes }
 }
 
 /// Tables of a move that gives axes of these sizes in this order.

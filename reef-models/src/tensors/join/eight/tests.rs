@@ -50,9 +50,9 @@ fn stored_files_with_joined_convolutions_give_the_same() {
         let read = Model::open(stored(&format!("{name}.onnx"))).read().unwrap();
         let model = read.tensors().unwrap();
         let all = if name == "operators" { 2 } else { 3 };
-        let devices: [(fn(&TensorOp) -> bool, usize); 2] = [(is_wide, 2), (is_any, all)];
-        for (takes, count) in devices {
-            let joined = on_device(model, &takes);
+        let wide = on_device(model, &is_wide);
+        let any = on_device(model, &is_any);
+        for (joined, count) in [(wide, 2), (any, all)] {
             assert_eq!(eights(&joined).len(), count, "{name}: {:?}", names(&joined));
             assert!(joined.arena().bytes > 0, "new storages have places");
             for image in numbers.chunks(numbers.len() / images) {
