@@ -315,6 +315,10 @@ fn bad_bench_arguments_are_refused() {
         (&["churn", "--repeat", "0"], "--repeat must be from 1 to 1000, got 0"),
         (&["churn", "--window", "0"], "--window must be from 1 to 1024, got 0"),
         (&["hung", "--repeat", "0"], "--repeat must be from 1 to 1000, got 0"),
+        (
+            &["hung", "--timeout", "0"],
+            "--timeout must be greater than 0 and shorter than 6 s, got 0",
+        ),
         (&["cluster", "--rate", "inf"], "--rate must be greater than 0 and at most 10000, got inf"),
     ] {
         let said = refuses(&[&["bench"], args].concat());

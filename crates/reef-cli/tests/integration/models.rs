@@ -97,6 +97,10 @@ fn verify_fails_on_a_difference() {
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(stderr.contains("cpu differs from the reference by"), "{stderr}");
+    let output = reef(&["model", "verify", &onnx("resnet-13"), "--tolerance", "nan"]);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("must be a number, such as 1e-3, got \"nan\""), "{stderr}");
 }
 
 #[test]
@@ -219,6 +223,8 @@ fn a_case_is_refused_for_what_its_network_has() {
     let none = folder.path("good/test_data_set_0");
     assert!(verify(&[&none]).starts_with(&format!("{none}: must have tests, ")));
     assert!(verify(&["/nowhere"]).starts_with("/nowhere: No such file"));
+    let said = verify(&[&none, "--tolerance", "0.5"]);
+    assert!(said.ends_with("--scales and --tolerance go without --against onnx-tests"), "{said}");
     let said = verify(&[&folder.path(""), "--filter", "nothing"]);
     assert_eq!(said, "--filter nothing: no test has this in its name");
 }

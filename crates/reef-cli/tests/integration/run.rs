@@ -320,6 +320,8 @@ fn arrays_that_nobody_asks_for_are_named() {
     assert!(error.ends_with(&meant), "{error}");
     let error = run("resnet18", &["x"]);
     assert!(error.ends_with("resnet18 takes images (JPEG or PNG), no arrays"), "{error}");
+    let error = refuses(&["run", "resnet18", "--out", &folder.path("out")]);
+    assert!(error.ends_with("resnet18 needs images (JPEG or PNG), and no --out"), "{error}");
 }
 
 #[test]

@@ -55,7 +55,7 @@ pub(crate) struct Args {
     sizes: Sizes,
     /// Largest difference, as a part of the largest output: 1e-3, with --scales 0.1 (int8) or 0.2
     /// (fp8).
-    #[arg(long)]
+    #[arg(long, value_parser = tolerance)]
     tolerance: Option<f64>,
     /// File of `reef model calibrate`: numbers of 8 bits.
     #[arg(long, value_name = "FILE")]
@@ -74,11 +74,17 @@ pub(crate) struct Args {
     tests: onnx_tests::run::Choice,
 }
 
+/// Reads a largest difference. No difference is above one that is not a number.
+fn tolerance(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| !number.is_nan());
+    number.ok_or_else(|| format!("must be a number, such as 1e-3, got {text:?}"))
+}
+
 pub(crate) fn run(args: &Args) -> Result<()> {
     match args.against {
-        Reference::OnnxTests if args.json || args.sizes.is_given() || args.scales.is_some() => {
-            let why = "--json, --size, --shape and --scales go without --against onnx-tests";
-            Err(Usage(why.into()).into())
+        Reference::OnnxTests if args.is_about_reference() => {
+            let options = "--json, --size, --shape, --scales and --tolerance";
+            Err(Usage(format!("{options} go without --against onnx-tests")).into())
         }
         Reference::OnnxTests => onnx_tests::run::run(&onnx_tests::run::Args {
             folders: args.model.iter().map(PathBuf::from).collect(),
@@ -192,6 +198,12 @@ impl Compared {
 }
 
 impl Args {
+    /// Returns whether options are given that test data in ONNX's form have no use for.
+    fn is_about_reference(&self) -> bool {
+        let is_compared = self.scales.is_some() || self.tolerance.is_some();
+        self.json || self.sizes.is_given() || is_compared
+    }
+
     /// A number of 8 bits that is rounded the other way changes others, and those still others.
     fn tolerance(&self, format: Option<Format>) -> f64 {
         self.tolerance.unwrap_or(match format {

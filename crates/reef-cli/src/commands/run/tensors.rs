@@ -57,8 +57,11 @@ fn model(args: &Args, given: &InputArrays) -> Result<Model> {
         return built(args, given);
     }
     if NAMES.contains(&args.model.as_str()) {
-        let why = format!("{} takes images (JPEG or PNG), no arrays", args.model);
-        return Err(Usage(why).into());
+        let why = match given.is_empty() {
+            true => "needs images (JPEG or PNG), and no --out",
+            false => "takes images (JPEG or PNG), no arrays",
+        };
+        return Err(Usage(format!("{} {why}", args.model)).into());
     }
     let model = Model::open(&args.model).tensors_only().shapes(args.shape.iter().cloned());
     let model = model.loop_bound(args.loop_bound);

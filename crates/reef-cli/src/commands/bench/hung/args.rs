@@ -49,10 +49,10 @@ impl Args {
         {
             time::check(option, time, MAX_STEP)?;
         }
-        if self.timeout >= self.time {
+        if self.timeout.is_zero() || self.timeout >= self.time {
             let (timeout, time) = (time::show(self.timeout), time::show(self.time));
-            let text = format!("--timeout must be shorter than {time}, got {timeout}");
-            return Err(Usage(text).into());
+            let range = format!("greater than 0 and shorter than {time}");
+            return Err(Usage(format!("--timeout must be {range}, got {timeout}")).into());
         }
         if !(1..=MAX_CLIENTS).contains(&self.clients) {
             let text = format!("--clients must be from 1 to {MAX_CLIENTS}, got {}", self.clients);
