@@ -64,6 +64,11 @@ impl Tls {
 
 impl Listen {
     pub(super) fn check(&self, tls: &Tls, tokens: bool) -> Result<()> {
+        let is_taken = |http: &SocketAddr| http.port() != 0 && self.grpc == Some(*http);
+        if let Some(http) = self.http.filter(is_taken) {
+            let text = format!("listen.http: must differ from listen.grpc, got {http} for both");
+            return Err(Error::Invalid(text));
+        }
         for (key, address) in [("listen.grpc", self.grpc), ("listen.http", self.http)] {
             let Some(address) = address.filter(|address| !address.ip().is_loopback()) else {
                 continue;

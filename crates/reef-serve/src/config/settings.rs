@@ -210,6 +210,19 @@ mod tests {
     }
 
     #[test]
+    fn endpoints_of_one_address_are_refused() {
+        let mut config = Config::default();
+        let address = |port: u16| Some(([127, 0, 0, 1], port).into());
+        (config.listen.grpc, config.listen.http) = (address(8000), address(8000));
+        let said = config.check().unwrap_err().to_string();
+        assert_eq!(said, "listen.http: must differ from listen.grpc, got 127.0.0.1:8000 for both");
+        config.listen.http = address(8001);
+        config.check().unwrap();
+        (config.listen.grpc, config.listen.http) = (address(0), address(0));
+        config.check().unwrap();
+    }
+
+    #[test]
     fn tcp_beyond_loopback_requires_token_or_certificates() {
         let mut config = Config::default();
         config.listen.http = Some("127.0.0.1:8000".parse().unwrap());

@@ -62,7 +62,7 @@ impl Tokens {
     ///
     /// # Errors
     ///
-    /// Errors of [`Token::read`]; `Invalid` if two names have one token.
+    /// Errors of [`Token::read`]; `Invalid` if two names have one token, or a name has none.
     pub(crate) fn read(config: &Config) -> Result<Self> {
         let tokens = Self::default();
         tokens.reload(config)?;
@@ -85,6 +85,7 @@ impl Tokens {
         });
         let tokens = listed.chain(granted).collect::<Result<Vec<Token>>>()?;
         check_distinct(&tokens)?;
+        check_named(config, &tokens)?;
         *self.0.write() = tokens;
         Ok(())
     }
@@ -112,6 +113,18 @@ fn check_distinct(tokens: &[Token]) -> Result<()> {
                 token.name, former.name
             );
             return Err(Error::Invalid(text));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses rights of a token that no file has: they would have no effect.
+fn check_named(config: &Config, tokens: &[Token]) -> Result<()> {
+    for principal in config.rights.keys() {
+        let Some(name) = principal.strip_prefix("token ") else { continue };
+        if tokens.iter().all(|token| *token.name != *name) {
+            let why = "must have token_file, unless listen.token_file has this name";
+            return Err(Error::Invalid(format!("rights.{principal:?}: {why}")));
         }
     }
     Ok(())
@@ -205,6 +218,17 @@ mod tests {
         assert_eq!(said, Err(Error::Invalid(want.into())));
         assert_eq!(check_distinct(&[token("a", "same"), token("a", "same")]), Ok(()));
         assert_eq!(check_distinct(&[token("a", "one"), token("b", "two")]), Ok(()));
+    }
+
+    #[test]
+    fn right_of_a_token_without_a_file_is_refused() {
+        let config: Config = toml::from_str("[rights.\"token ci\"]\nrt = true\n").unwrap();
+        let said = Tokens::read(&config).unwrap_err().to_string();
+        let why = "must have token_file, unless listen.token_file has this name";
+        assert_eq!(said, format!("rights.\"token ci\": {why}"));
+        let token = |name: &str| Token { name: name.into(), secret: "secret".into() };
+        assert_eq!(check_named(&config, &[token("ci")]), Ok(()));
+        assert!(check_named(&config, &[token("c")]).is_err());
     }
 
     #[test]
