@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn endpoints_of_one_address_are_refused() {
         let mut config = Config::default();
-        let address = |port: u16| Some(([127, 0, 0, 1], port).into());
+        let address = |port: u16| Some(std::net::SocketAddr::from(([127, 0, 0, 1], port)));
         (config.listen.grpc, config.listen.http) = (address(8000), address(8000));
         let said = config.check().unwrap_err().to_string();
         assert_eq!(said, "listen.http: must differ from listen.grpc, got 127.0.0.1:8000 for both");

@@ -57,7 +57,7 @@ impl Health for HealthService {
         &self,
         _: Request<HealthCheckRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        Err(status(Error::Unimplemented("Watch: poll Check instead".into())))
+        Err(status(Error::Unimplemented("Watch (poll Check instead)".into())))
     }
 }
 

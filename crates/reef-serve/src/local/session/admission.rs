@@ -29,6 +29,9 @@ use std::time::Duration;
 /// Time that a client has to send its hello: it may be on a busy machine.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// End of a refusal, with the other ways to the model.
+const HERE: &str = "at the local endpoint (HTTP and gRPC serve it)";
+
 /// Reads the client's request and gives it its memory.
 ///
 /// # Errors
@@ -49,16 +52,16 @@ pub(super) fn admit<'a>(
     let load = model.node().enter(); // before the client hears of it and the next one comes
     let granted = GrantedSession::of(server, &config, &tenant, priority, &hello, model.node())?;
     if model.sequences.is_some() {
-        let text = format!("{}: this path with the state of sequences", model.title());
+        let text = format!("{}: the state of sequences {HERE}", model.title());
         return Err(Error::Unimplemented(text));
     }
     if model.spec.is_process() {
-        let text = format!("{}: this path with a model that is a process", model.title());
+        let text = format!("{}: a model that is a process {HERE}", model.title());
         return Err(Error::Unimplemented(text));
     }
     if !model.base.inputs.is_floats() || !model.base.outputs.is_floats() {
         let text = format!(
-            "{}: this path with tensors other than one FP32 input and one FP32 output",
+            "{}: tensors other than one FP32 input and one FP32 output {HERE}",
             model.title()
         );
         return Err(Error::Unimplemented(text));

@@ -7,8 +7,8 @@ use crate::daemon::Daemon;
 use crate::wire::proto::ModelInferRequest;
 use crate::wire::proto::model_infer_request::InferInputTensor;
 use crate::wire::{Grpc, Http, infer_request};
-use crate::{SOON, within};
-use reef_serve::Class;
+use crate::{SOON, options, within};
+use reef_serve::{Class, Client};
 use rustix::fs::Mode;
 use rustix::shm;
 use serde_json::{Value, json};
@@ -275,6 +275,9 @@ fn request_that_the_process_cannot_have_is_refused() {
     classes["outputs"] = json!([{ "name": "sum", "parameters": { "classification": 1 } }]);
     let said = error(&infer(&daemon, &classes));
     assert_eq!(said, (501, "tensor \"sum\" of a process as classes is not implemented".into()));
+    let local = Client::connect("all", &options(daemon.folder(), None)).map(drop);
+    let why = "all/1: a model that is a process at the local endpoint (HTTP and gRPC serve it)";
+    assert_eq!(local.unwrap_err().to_string(), format!("{why} is not implemented"));
 }
 
 #[test]
