@@ -36,24 +36,39 @@ impl<'de> DeserializeSeed<'de> for NumberSeed<'_> {
 }
 
 impl NumberSeed<'_> {
-    fn add_float(self, value: f64) {
-        match self.element {
-            Element::F32 => self.bytes.extend_from_slice(&(value as f32).to_le_bytes()),
-            Element::F64 => self.bytes.extend_from_slice(&value.to_le_bytes()),
-            Element::BF16 => self.bytes.extend(Brain::from_f64(value).0.to_le_bytes()),
-            _ => self.bytes.extend(Half::from_f64(value).0.to_le_bytes()),
+    /// Adds a number that is rounded to the type, unless this makes it infinite.
+    fn add_float<E: serde::de::Error>(self, value: f64) -> Result<(), E> {
+        let rounded = match self.element {
+            Element::F32 => {
+                let single = value as f32;
+                self.bytes.extend_from_slice(&single.to_le_bytes());
+                f64::from(single)
+            }
+            Element::F64 => {
+                self.bytes.extend_from_slice(&value.to_le_bytes());
+                value
+            }
+            Element::BF16 => {
+                let brain = Brain::from_f64(value);
+                self.bytes.extend(brain.0.to_le_bytes());
+                brain.to_f64()
+            }
+            _ => {
+                let half = Half::from_f64(value);
+                self.bytes.extend(half.0.to_le_bytes());
+                half.to_f64()
+            }
+        };
+        if value.is_finite() && rounded.is_infinite() {
+            return Err(E::custom(format!("{value:e} must fit {}", self.element)));
         }
+        Ok(())
     }
 
     /// Adds an integer, if it fits the type.
     fn add_integer<E: serde::de::Error>(self, value: i128) -> Result<(), E> {
         let (min, max) = match self.element {
-            float if float.is_float() => {
-                return {
-                    self.add_float(value as f64);
-                    Ok(())
-                };
-            }
+            float if float.is_float() => return self.add_float(value as f64),
             Element::Bool => (0, 1),
             Element::U8 | Element::U16 | Element::U32 | Element::U64 => {
                 (0, (1 << (8 * self.element.bytes())) - 1)
@@ -82,8 +97,7 @@ impl<'de> Visitor<'de> for NumberSeed<'_> {
         if !self.element.is_float() {
             return Err(E::invalid_value(Unexpected::Float(value), &self));
         }
-        self.add_float(value);
-        Ok(())
+        self.add_float(value)
     }
 
     fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<(), E> {
@@ -200,6 +214,21 @@ mod tests {
         for element in [Element::I32, Element::U8, Element::Bool] {
             assert!(read(quoted, element).unwrap_err().contains(element.name()));
         }
+    }
+
+    #[test]
+    fn number_that_becomes_infinite_is_refused() {
+        for (element, text, said) in [
+            (Element::F32, "[1e300]", "1e300 must fit float32"),
+            (Element::F32, "[-1e39]", "-1e39 must fit float32"),
+            (Element::F16, "[70000]", "7e4 must fit float16"),
+            (Element::BF16, "[1e300]", "1e300 must fit bfloat16"),
+        ] {
+            let why = read(text, element).unwrap_err();
+            assert!(why.starts_with(said), "{text}: {why}");
+        }
+        assert_eq!(read("[3.4028235e38]", Element::F32), Ok(Array::F32(vec![f32::MAX])));
+        assert!(read("[1e300]", Element::F64).is_ok() && read("[65504]", Element::F16).is_ok());
     }
 
     #[test]
