@@ -25,7 +25,8 @@ pub(super) struct Message {
     name: Option<String>,
 }
 
-/// A message of a request. An answer's message is one, too: the last keys must be null.
+/// A message of a request. An answer's message is one, too: the last keys must be null, or empty
+/// lists.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct MessageJson<'a> {
@@ -34,10 +35,12 @@ struct MessageJson<'a> {
     content: Option<&'a RawValue>,
     name: Option<String>,
     refusal: Option<IgnoredAny>,
-    tool_calls: Option<IgnoredAny>,
+    #[serde(borrow)]
+    tool_calls: Option<&'a RawValue>,
     function_call: Option<IgnoredAny>,
     audio: Option<IgnoredAny>,
-    annotations: Option<IgnoredAny>,
+    #[serde(borrow)]
+    annotations: Option<&'a RawValue>,
 }
 
 /// A part of a content.
@@ -71,19 +74,26 @@ pub(super) fn messages(json: &RawValue) -> Result<Vec<Message>, String> {
 
 impl MessageJson<'_> {
     fn message(self) -> Result<Message, String> {
+        let has_items = |list: Option<&RawValue>| list.is_some_and(|list| !is_empty(list));
         let others = [
-            ("refusal", self.refusal),
-            ("tool_calls", self.tool_calls),
-            ("function_call", self.function_call),
-            ("audio", self.audio),
-            ("annotations", self.annotations),
+            ("refusal", self.refusal.is_some()),
+            ("tool_calls", has_items(self.tool_calls)),
+            ("function_call", self.function_call.is_some()),
+            ("audio", self.audio.is_some()),
+            ("annotations", has_items(self.annotations)),
         ];
-        if let Some((name, _)) = others.iter().find(|(_, value)| value.is_some()) {
+        if let Some((name, _)) = others.iter().find(|(_, is_given)| *is_given) {
             return Err(format!("{name} of a message is not supported"));
         }
         let json = self.content.ok_or("content of a message must be a text, got none")?;
         Ok(Message { role: self.role, content: content(json)?, name: self.name })
     }
+}
+
+/// Returns whether a value is a list without items.
+fn is_empty(list: &RawValue) -> bool {
+    let inside = list.get().strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    inside.is_some_and(|inside| inside.trim().is_empty())
 }
 
 /// Reads a content: a text, or the texts of its parts.
@@ -114,7 +124,7 @@ mod tests {
     fn texts_and_parts_of_messages_are_read() {
         let json = r#"[{"role":"system","content":"a"},
             {"role":"user","content":[{"type":"text","text":"b"},{"type":"text","text":"c"}],"name":"n"},
-            {"role":"assistant","content":"d","refusal":null,"tool_calls":null,"annotations":null}]"#;
+            {"role":"assistant","content":"d","refusal":null,"tool_calls":null,"annotations":[ ]}]"#;
         let message = |role, content: &str, name: Option<&str>| Message {
             role,
             content: content.into(),
@@ -145,7 +155,7 @@ mod tests {
         assert_eq!(refusal(r#"[{"role":"user"}]"#), none);
         let wrong = "content of a message must be a text or a list of parts";
         assert_eq!(refusal(r#"[{"role":"user","content":1}]"#), wrong);
-        let calls = r#"[{"role":"assistant","content":"a","tool_calls":[]}]"#;
+        let calls = r#"[{"role":"assistant","content":"a","tool_calls":[{}]}]"#;
         assert_eq!(refusal(calls), "tool_calls of a message is not supported");
         let image = r#"[{"role":"user","content":[{"type":"image_url","image_url":{}}]}]"#;
         assert!(refusal(image).starts_with("content of a message: unknown variant `image_url`"));
