@@ -830,6 +830,18 @@ fn token_file_without_a_token_is_refused() {
     }
 }
 
+/// The linker passes over such a file, and the program would run without REEF.
+#[test]
+fn program_is_not_run_with_a_file_that_is_no_library() {
+    let folder = Folder::new("exec-no-library");
+    let (place, words) = (folder.path(""), folder.file("words.so", "words"));
+    let output = reef(&["exec", "--socket-dir", &place, "--shim", &words, "--", "true"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let line = format!("reef: not run: {words}: must be a shared library that can be read: name");
+    assert!(said.starts_with(&line), "{said}");
+}
+
 /// None of them would have an effect there.
 #[test]
 fn options_of_a_local_guest_are_refused_next_to_remote() {
