@@ -36,6 +36,24 @@ pub(crate) fn check_repeat(count: usize) -> Result<(), Usage> {
     Err(Usage(format!("--repeat must be from 1 to {MAX_REPEAT}, got {count}")))
 }
 
+/// Refuses a text that is not the address of a server of devices.
+#[cfg(feature = "daemon")]
+pub(crate) fn check_server(option: &str, text: &str) -> Result<(), Usage> {
+    let after = |kinds: [&str; 2]| kinds.into_iter().find_map(|kind| text.strip_prefix(kind));
+    let is_address = match after(["unix:", "shm:"]) {
+        Some(path) => !path.is_empty(),
+        None => {
+            let host = after(["tls:", "tcp:"]).unwrap_or(text).rsplit_once(':');
+            host.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+        }
+    };
+    if is_address {
+        return Ok(());
+    }
+    let forms = "HOST:PORT, tls:HOST:PORT or unix:PATH";
+    Err(Usage(format!("{option} must be {forms}, got {text:?}")))
+}
+
 /// Makes the folder for results before anything long begins, and checks that it takes files.
 pub(crate) fn make_folder(out: &Path) -> Result<()> {
     check_folder(out)?;

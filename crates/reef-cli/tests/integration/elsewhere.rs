@@ -235,6 +235,10 @@ fn operator_sees_a_session_and_ends_it() {
     let gone = with(&["remote", "ps"]);
     assert!(gone.starts_with("no server of this user runs here"), "{gone}");
     assert!(refuses(&["remote", "end", "seven"]).contains("must be SERVER.NUMBER"));
+    for wrong in ["", "gpu-server", "host:99999"] {
+        let said = refuses(&["remote", "migrate", "7", "--to", wrong]);
+        assert!(said.starts_with("--to must be HOST:PORT"), "{said}");
+    }
     let wide = ["remote", "serve", "--metrics", "0.0.0.0:1"];
     assert!(refuses(&wide).contains("must be a loopback address"));
 }

@@ -842,6 +842,28 @@ fn program_is_not_run_with_a_file_that_is_no_library() {
     assert!(said.starts_with(&line), "{said}");
 }
 
+/// The program would learn it at its first call of the driver, if it makes one.
+#[test]
+fn wrong_address_or_file_of_a_server_is_refused() {
+    let forms = "--remote must be HOST:PORT, tls:HOST:PORT or unix:PATH, got ";
+    for (options, want) in [
+        (&["--remote", "gpu-server"][..], forms),
+        (&["--remote", ""], forms),
+        (&["--remote", "tls:gpu-server:99999"], forms),
+        (&["--remote", "unix:"], forms),
+        (&["--remote", "unix:/x", "--remote-ca", "/nowhere"], "--remote-ca /nowhere: No such file"),
+        (&["--remote", "unix:/x", "--token-file", "/nowhere"], "--token-file /nowhere: No such"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_reef"));
+        command.arg("exec").args(options).args(["--", "true"]);
+        command.env("REEF_REMOTE_LIBRARY", library("libreef_remote_cuda.so"));
+        let output = command.output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{options:?}: {said}");
+        assert!(said.starts_with(&format!("reef: {want}")), "{options:?}: {said}");
+    }
+}
+
 /// None of them would have an effect there.
 #[test]
 fn options_of_a_local_guest_are_refused_next_to_remote() {

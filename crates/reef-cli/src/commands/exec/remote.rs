@@ -2,6 +2,7 @@
 
 use super::library::{DRIVER, REMOTE, RUNTIME, library};
 use super::search;
+use crate::report::checks::check_server;
 use crate::report::usage::Usage;
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
@@ -57,12 +58,14 @@ pub(super) struct Remote {
 ///
 /// # Errors
 ///
-/// There is no such library here, or the environment asks for a daemon as well.
+/// The address or a file is wrong, there is no such library here, or the environment asks for a
+/// daemon as well.
 pub(super) fn variables(
     remote: &Remote,
     address: &str,
     token: Option<&Path>,
 ) -> Result<Vec<(&'static str, OsString)>> {
+    check_server("--remote", address)?; // the program would learn it at its first call
     if std::env::var_os("REEF_GUESTS").is_some_and(|socket| !socket.is_empty()) {
         bail!(Usage("--remote: REEF_GUESTS must not be set: the class is the server's".into()));
     }
@@ -79,11 +82,14 @@ pub(super) fn variables(
     set.push(("LD_PRELOAD", search::preload(&[(DRIVER, &ours)], &folder)?));
     set.push((search::VARIABLE, search::path(&folder)));
     set.push(("TRITON_LIBCUDA_PATH", folder.into()));
-    let files =
-        [("REEF_REMOTE_CA", remote.remote_ca.as_deref()), ("REEF_REMOTE_TOKEN_FILE", token)];
-    for (name, file) in files {
+    let files = [
+        ("REEF_REMOTE_CA", "--remote-ca", remote.remote_ca.as_deref()),
+        ("REEF_REMOTE_TOKEN_FILE", "--token-file", token),
+    ];
+    for (name, option, file) in files {
         if let Some(file) = file {
-            let path = file.canonicalize().with_context(|| file.display().to_string())?;
+            let path = file.canonicalize();
+            let path = path.map_err(|e| Usage(format!("{option} {}: {e}", file.display())))?;
             set.push((name, path.into()));
         }
     }

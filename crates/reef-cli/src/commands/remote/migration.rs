@@ -1,8 +1,8 @@
 //! `reef remote migrate|snapshot|restore`: sessions in other processes.
 
+use crate::report::checks::check_server;
 use crate::report::output::print;
-use crate::report::usage::Usage;
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow};
 use reef_remote_worker::{Destination, MigrationReport, SessionName, migrate, restore, snapshot};
 use serde_json::json;
 use std::path::PathBuf;
@@ -67,9 +67,7 @@ pub(crate) struct Restore {
 
 impl To {
     fn place(&self) -> Result<Destination> {
-        if self.to.is_empty() {
-            bail!(Usage("--to: must be an address".into()));
-        }
+        check_server("--to", &self.to)?;
         let mut place = Destination::new(&self.to);
         (place.token, place.ca) = (self.token_file.clone(), self.remote_ca.clone());
         Ok(place)
