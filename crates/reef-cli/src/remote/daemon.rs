@@ -212,6 +212,9 @@ impl Daemon {
             Ok(Err(error)) if is_absent(&error) => {
                 return Err(Error::Absent(self.name(), self.address.option()));
             }
+            Ok(Err(error)) if is_another_protocol(&error) => {
+                return Err(gone(&"must be the daemon's HTTP endpoint, got another protocol"));
+            }
             Ok(Err(error)) => return Err(gone(&error)),
             Err(_) => return Err(gone(&format_args!("no answer in {time:?}"))),
         };
@@ -275,6 +278,11 @@ fn is_absent(error: &anyhow::Error) -> bool {
     error.downcast_ref().is_some_and(is_unanswered)
 }
 
+/// Returns whether the answer is none of HTTP, as that of the endpoint for gRPC.
+fn is_another_protocol(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_parse)
+}
+
 /// Returns whether nothing listens where a connection was tried.
 pub(crate) fn is_unanswered(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused)
@@ -305,6 +313,7 @@ fn reason(body: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read, Write};
 
     #[test]
     fn addresses_are_read() {
@@ -322,6 +331,24 @@ mod tests {
         assert_eq!(reason(br#"{"error": "no such model"}"#), "no such model");
         assert_eq!(reason(b"busy\nmore"), "busy");
         assert_eq!(reason(b"<!DOCTYPE HTML>\n<html>"), "a web page, not a daemon's answer");
+    }
+
+    #[test]
+    fn endpoint_of_another_protocol_is_named_as_such() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let place = listener.local_addr().unwrap().to_string();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.read_exact(&mut [0; 4]).unwrap(); // of a request
+            stream.write_all(b"\0\0\x12\x04\0\0\0\0\0").unwrap(); // as HTTP/2 begins
+            stream.read_to_end(&mut Vec::new())
+        });
+        let daemon = Daemon::at(Address::Tcp(place.clone()), None).unwrap();
+        let said = daemon.get("/v2", Duration::from_secs(60)).unwrap_err();
+        drop(daemon);
+        let _ = server.join().unwrap(); // the connection may be reset
+        let why = "must be the daemon's HTTP endpoint, got another protocol";
+        assert_eq!(said, Error::Gone(format!("{place}: {why}")));
     }
 
     #[test]
