@@ -160,6 +160,18 @@ fn interrupted_request_prints_its_quantiles() {
     assert!(child.wait().unwrap().success());
 }
 
+/// A client in another folder would not find what a daemon has there.
+#[test]
+fn relative_runtime_folder_is_ignored() {
+    let folder = Folder::new("ctl-relative");
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_reef"));
+    command.args(["ctl", "status"]).current_dir(folder.path(""));
+    command.env("XDG_RUNTIME_DIR", "run").env("TMPDIR", folder.path(""));
+    let output = command.output().unwrap();
+    let said = text(&output.stderr);
+    assert!(said.contains(&format!("no daemon at {}", folder.path("reef-"))), "{said}");
+}
+
 /// A key is pasted from a refusal as it stands there, and as a shell hands it over.
 #[test]
 fn key_that_a_refusal_names_can_be_set() {

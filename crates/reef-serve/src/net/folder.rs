@@ -19,11 +19,16 @@ const OTHERS_WRITE: u32 = 0o022;
 /// Mode bit of folders in which a user may remove only its own files.
 const STICKY: u32 = 0o1000;
 
+/// Remedy for a folder that cannot have the sockets.
+pub(crate) const ELSEWHERE: &str = "name another folder with --socket-dir";
+
 /// Returns the folder of a daemon's sockets: the configured one, or the user's own.
 pub fn folder(configured: Option<&Path>) -> PathBuf {
     let uid = rustix::process::getuid().as_raw();
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty());
-    let runtime = runtime.map(PathBuf::from).filter(|dir| !is_foreign(dir, uid));
+    // A relative one is of no use to processes in other folders, and to be ignored (XDG).
+    let is_own = |dir: &PathBuf| dir.is_absolute() && !is_foreign(dir, uid);
+    let runtime = runtime.map(PathBuf::from).filter(is_own);
     let runtime = runtime.map(|dir| dir.join("reef"));
     let default = || runtime.unwrap_or_else(|| std::env::temp_dir().join(format!("reef-{uid}")));
     configured.map_or_else(default, Path::to_path_buf)
@@ -39,9 +44,16 @@ fn is_foreign(folder: &Path, user: u32) -> bool {
 ///
 /// # Errors
 ///
-/// `Failed`; `Denied` if it belongs to another user, or other users may write there.
+/// `Failed`; `Exists` if another file is there; `Denied` if it belongs to another user, or other
+/// users may write there.
 pub fn make_folder(folder: &Path) -> Result<()> {
-    let wrong = |e| Error::system(&folder.display().to_string(), e);
+    let shown = folder.display();
+    let wrong = |e: io::Error| match e.kind() {
+        ErrorKind::AlreadyExists => {
+            Error::Exists(format!("{shown}: must be a folder, got another file; {ELSEWHERE}"))
+        }
+        _ => Error::system(&shown.to_string(), e).map_text(|text| format!("{text}; {ELSEWHERE}")),
+    };
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(wrong)?;
     check_own(folder)
 }
@@ -158,6 +170,20 @@ mod tests {
         }
         mode(&path, 0o755);
         connect(Some(&path), "x.sock").unwrap();
+        std::fs::remove_dir_all(&path).unwrap();
+    }
+
+    #[test]
+    fn folder_that_cannot_be_made_is_refused_with_the_remedy() {
+        let (path, _listener) = place("file");
+        let file = path.join("file");
+        std::fs::write(&file, "precious").unwrap();
+        let said = make_folder(&file).unwrap_err();
+        let why = format!("{}: must be a folder, got another file; {ELSEWHERE}", file.display());
+        assert_eq!(said, Error::Exists(why));
+        let said = make_folder(&file.join("below")).unwrap_err().to_string();
+        assert!(said.ends_with(ELSEWHERE), "{said}");
+        assert_eq!(std::fs::read(&file).unwrap(), b"precious");
         std::fs::remove_dir_all(&path).unwrap();
     }
 

@@ -8,7 +8,7 @@
 use crate::error::{Error, Result};
 use crate::net::access::Access;
 use crate::net::connection::Connection;
-use crate::net::folder::{folder, make_folder};
+use crate::net::folder::{ELSEWHERE, folder, make_folder};
 use crate::net::identity::client_id::{ClientId, Protocol};
 use crate::net::identity::loopback::LoopbackUsers;
 use crate::net::identity::peer::Peer;
@@ -215,13 +215,17 @@ fn user(stream: &UnixStream, access: Access) -> Result<Principal> {
 ///
 /// # Errors
 ///
-/// `Exists` if another process listens there, or another file is there; `Failed`.
+/// `Exists` if another process listens there, or another file is there; `Invalid` if the path is
+/// too long; `Failed`.
 pub(crate) fn bind(path: &Path, access: Access) -> Result<std::os::unix::net::UnixListener> {
+    let shown = path.display();
     let wrong = |e: io::Error| match e.kind() {
-        io::ErrorKind::AddrInUse | io::ErrorKind::AlreadyExists => {
-            Error::Exists(format!("{}: {e}", path.display()))
+        io::ErrorKind::AddrInUse => Error::Exists(format!("{shown}: {e}; {ELSEWHERE}")),
+        io::ErrorKind::AlreadyExists => Error::Exists(format!("{shown}: {e}")),
+        io::ErrorKind::InvalidInput => {
+            Error::Invalid(format!("{shown}: too long for a socket; {ELSEWHERE}"))
         }
-        _ => Error::system(&path.display().to_string(), e),
+        _ => Error::system(&shown.to_string(), e),
     };
     reef_files::clear(path).map_err(wrong)?;
     let listener = std::os::unix::net::UnixListener::bind(path).map_err(wrong)?;
@@ -278,9 +282,13 @@ mod tests {
             let socket = bind(&path, access).unwrap();
             let modes = [&path, &folder].map(|path| path.metadata().unwrap().mode() & 0o777);
             assert_eq!(modes, [mode, of_folder], "{access:?}");
-            assert!(matches!(bind(&path, access), Err(Error::Exists(_))));
+            let said = bind(&path, access).unwrap_err();
+            let why = format!("{}: another process listens there; {ELSEWHERE}", path.display());
+            assert_eq!(said, Error::Exists(why));
             drop(socket);
         }
+        let said = bind(&folder.join("x".repeat(200)), Access::Owner).unwrap_err().to_string();
+        assert!(said.ends_with(&format!(": too long for a socket; {ELSEWHERE}")), "{said}");
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }
