@@ -32,7 +32,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(mut args: Args) -> Result<()> {
-    if args.from.join(FILE).try_exists().is_ok_and(|is_there| !is_there) {
+    let is_missing = || args.from.join(FILE).try_exists().is_ok_and(|is_there| !is_there);
+    if args.from.is_file() || is_missing() {
         if args.from.join("description").exists() {
             return program(&args);
         }

@@ -100,6 +100,8 @@ fn snapshot_in_an_inference_is_refused_on_other_units() {
     let nothing = folder.path("nothing");
     let want = "must be a folder of `reef run --checkpoint` or `reef checkpoint`";
     assert_eq!(refuses(&["restore", &nothing]), format!("{nothing}: {want}"));
+    let file = file.to_str().expect("UTF-8");
+    assert_eq!(refuses(&["restore", file]), format!("{file}: {want}"));
 }
 
 #[test]
