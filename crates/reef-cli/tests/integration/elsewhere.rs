@@ -239,6 +239,9 @@ fn operator_sees_a_session_and_ends_it() {
         let said = refuses(&["remote", "migrate", "7", "--to", wrong]);
         assert!(said.starts_with("--to must be HOST:PORT"), "{said}");
     }
+    let empty = folder.file("empty.pem", "");
+    let said = refuses(&["remote", "serve", "--cert", &empty, "--key", &empty]);
+    assert_eq!(said, format!("cert {empty}: no certificate (PEM) in it"));
     let wide = ["remote", "serve", "--metrics", "0.0.0.0:1"];
     assert!(refuses(&wide).contains("must be a loopback address"));
 }

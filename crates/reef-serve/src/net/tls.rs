@@ -47,7 +47,9 @@ impl Tls {
         let wrong = |why: &dyn fmt::Display| wrong("tls.key", key, why);
         secret::check(key).map_err(|why| wrong(&why))?;
         let private = reef_files::read(key, MAX_PEM_BYTES).map_err(|e| wrong(&e))?;
-        let private = PrivateKeyDer::from_pem_slice(&private).map_err(|e| wrong(&e))?;
+        let private = PrivateKeyDer::pem_slice_iter(&private).next();
+        let private = private.ok_or_else(|| wrong(&"no private key (PEM) in it"))?;
+        let private = private.map_err(|e| wrong(&e))?;
         let provider = Arc::new(default_provider());
         let builder = ServerConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
@@ -167,7 +169,8 @@ mod tests {
             ("broken.pem", "key.pem", None, "tls.cert ", "broken.pem"),
             ("empty.pem", "key.pem", None, "tls.cert ", "no certificate"),
             ("cert.pem", "none.pem", None, "tls.key ", "none.pem"),
-            ("cert.pem", "cert.pem", None, "tls.key ", "cert.pem"),
+            ("cert.pem", "cert.pem", None, "tls.key ", "no private key"),
+            ("cert.pem", "empty.pem", None, "tls.key ", "no private key"),
             ("cert.pem", "other.pem", None, "tls.key ", "other.pem"),
             ("cert.pem", "key.pem", Some("empty.pem"), "tls.client_ca ", "no certificate"),
         ] {

@@ -64,8 +64,13 @@ impl Security {
         let text = reef_files::read(cert, MAX_PEM_BYTES).map_err(|e| wrong("cert", cert, &e))?;
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
         let chain = chain.map_err(|e| wrong("cert", cert, &e))?;
+        if chain.is_empty() {
+            return Err(wrong("cert", cert, &"no certificate (PEM) in it"));
+        }
         let text = reef_files::read(key, MAX_PEM_BYTES).map_err(|e| wrong("key", key, &e))?;
-        let private = PrivateKeyDer::from_pem_slice(&text).map_err(|e| wrong("key", key, &e))?;
+        let private = PrivateKeyDer::pem_slice_iter(&text).next();
+        let private = private.ok_or_else(|| wrong("key", key, &"no private key (PEM) in it"))?;
+        let private = private.map_err(|e| wrong("key", key, &e))?;
         let provider = rustls::crypto::ring::default_provider();
         let config = ServerConfig::builder_with_provider(provider.into())
             .with_safe_default_protocol_versions()
