@@ -30,6 +30,15 @@ struct Top {
 
 impl Top {
     fn start(socket: &str) -> Self {
+        let mut top = Self::begin(socket, "xterm");
+        top.waits_for(ENTER);
+        top.waits_for("reef top");
+        assert!(!top.is_cooked(), "keys come one by one");
+        top
+    }
+
+    /// Starts it on a terminal of this kind.
+    fn begin(socket: &str, kind: &str) -> Self {
         let keys = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&keys).unwrap();
         unlockpt(&keys).unwrap();
@@ -40,7 +49,7 @@ impl Top {
         let end = || terminal.try_clone().unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_reef"))
             .args(["top", "--socket", socket, "--interval", "50ms"])
-            .env("TERM", "xterm")
+            .env("TERM", kind)
             .stdin(end())
             .stdout(end())
             .stderr(end())
@@ -48,11 +57,7 @@ impl Top {
             .unwrap();
         let keys = File::from(keys);
         let bytes = read(keys.try_clone().unwrap());
-        let mut top = Self { child, terminal: terminal.into(), keys, bytes, said: String::new() };
-        top.waits_for(ENTER);
-        top.waits_for("reef top");
-        assert!(!top.is_cooked(), "keys come one by one");
-        top
+        Self { child, terminal: terminal.into(), keys, bytes, said: String::new() }
     }
 
     #[track_caller]
@@ -110,6 +115,16 @@ fn read(mut from: File) -> Receiver<Vec<u8>> {
 
 fn nothing(_: u64, _: &str) -> (u16, String) {
     (200, String::new())
+}
+
+#[test]
+fn terminal_that_cannot_be_drawn_on_gets_lines() {
+    let folder = Folder::new("top-dumb");
+    let socket = folder.path("http.sock");
+    http::on_socket(&socket, nothing);
+    let mut top = Top::begin(&socket, "dumb");
+    top.waits_for(" RT start p50 ");
+    assert!(!top.said.contains('\x1b') && top.is_cooked(), "{:?}", top.said);
 }
 
 #[test]

@@ -38,8 +38,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     let folder = args.place.may_be_local().then(|| args.place.folder().map(Path::to_path_buf));
     let watch = Watch::new(args.place.daemon()?, folder);
-    if args.json || args.count.is_some() || !std::io::stdout().is_terminal() {
+    if args.json || args.count.is_some() || !is_screen() {
         return lines(watch, interval, args.count, args.json);
     }
     live::run(watch, interval)
+}
+
+/// Returns whether the output is a terminal that can be drawn on.
+fn is_screen() -> bool {
+    let is_dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+    std::io::stdout().is_terminal() && !is_dumb
 }
