@@ -34,7 +34,7 @@ const FOLDERS: [&str; 4] = ["", "deps", "../lib/reef", "../lib"];
 ///
 /// # Errors
 ///
-/// There is none; says the files that were tried. The file is no library: the linker would pass
+/// There is none; says the files that were tried. The file is not a library: the linker would pass
 /// over it, and the program would run without REEF.
 pub(crate) fn library(name: &str, named: Option<&Path>, variable: &str) -> Result<PathBuf> {
     let named = named.map(Path::to_owned).or_else(|| std::env::var_os(variable).map(PathBuf::from));

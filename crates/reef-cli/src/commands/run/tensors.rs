@@ -57,9 +57,10 @@ fn model(args: &Args, given: &InputArrays) -> Result<Model> {
         return built(args, given);
     }
     if NAMES.contains(&args.model.as_str()) {
-        let why = match given.is_empty() {
-            true => "needs images (JPEG or PNG), and no --out",
-            false => "takes images (JPEG or PNG), no arrays",
+        let why = if given.is_empty() {
+            "needs images (JPEG or PNG), and no --out"
+        } else {
+            "takes images (JPEG or PNG), no arrays"
         };
         return Err(Usage(format!("{} {why}", args.model)).into());
     }
