@@ -41,7 +41,12 @@ pub(crate) struct Args {
     #[arg(long)]
     continuous: bool,
     /// Number of inferences.
-    #[arg(long, default_value_t = 1, conflicts_with = "continuous")]
+    #[arg(
+        long,
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u64).range(1..),
+        conflicts_with = "continuous"
+    )]
     requests: u64,
     /// Time to sleep after each inference, such as 5ms.
     #[arg(long, value_name = "TIME", value_parser = time::parse, default_value = "0")]
@@ -65,6 +70,7 @@ pub(crate) struct Args {
     #[arg(
         long,
         value_name = "COUNT",
+        value_parser = clap::value_parser!(u64).range(1..),
         conflicts_with_all = ["continuous", "requests", "sleep", "image", "reconnect"]
     )]
     empty: Option<u64>,
@@ -78,6 +84,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         ClassName::Rt => Class::RealTime,
         ClassName::Be => Class::BestEffort,
     };
+    if args.timeout.is_some_and(|timeout| timeout.is_zero()) {
+        return Err(Usage("--timeout must be greater than 0, got 0".into()).into());
+    }
     let options = Options {
         folder: args.folder.clone(),
         class: Some(class),

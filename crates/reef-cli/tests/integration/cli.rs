@@ -148,6 +148,8 @@ fn usage_errors_name_what_is_possible() {
         (&["k8s", "dmem-hook", "--max=1"], "--gpu"),
         (&["request", "m", "--empty=1", "--requests=9"], "cannot be used with"),
         (&["request", "m", "--empty=1", "--image=a.png"], "cannot be used with"),
+        (&["request", "m", "--empty=0"], "0 is not in 1.."),
+        (&["request", "m", "--requests=0"], "0 is not in 1.."),
     ] {
         let output = reef(args);
         let stderr = text(&output.stderr);

@@ -160,6 +160,12 @@ fn interrupted_request_prints_its_quantiles() {
     assert!(child.wait().unwrap().success());
 }
 
+#[test]
+fn request_without_any_time_is_refused() {
+    let said = refuses(&["request", "tiny", "--timeout", "0"]);
+    assert_eq!(said, "--timeout must be greater than 0, got 0");
+}
+
 /// A client in another folder would not find what a daemon has there.
 #[test]
 fn relative_runtime_folder_is_ignored() {
