@@ -68,6 +68,11 @@ fn page_shows_models_under_a_strict_policy() {
     within(SOON, "the model in the page as it is served", sampled);
     let said = daemon.say(b"POST / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
     assert!(said.starts_with("HTTP/1.1 405"), "it is read-only: {said}");
+    assert!(said.contains("{\"error\":\"method POST: must be one that the header Allow names\"}"));
+    let head = "host: localhost\r\nconnection: close\r\n\r\n";
+    let said = daemon.say(format!("DELETE /v1/models/tiny HTTP/1.1\r\n{head}").as_bytes());
+    assert!(said.starts_with("HTTP/1.1 405") && said.contains("allow: GET,HEAD"), "{said}");
+    assert!(said.contains("{\"error\":{\"message\":\"method DELETE: must be one"), "{said}");
 }
 
 #[test]

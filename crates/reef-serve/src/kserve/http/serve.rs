@@ -7,7 +7,7 @@ use super::reply::{App, Reply};
 use super::{describe, devices, generate, infer, memory, repository, suspended, trace};
 use crate::error::Error;
 use crate::kserve::discard_body;
-use crate::kserve::failure::Failure;
+use crate::kserve::failure::{Failure, OpenAiFailure, is_openai};
 use crate::kserve::middleware::Middleware;
 use crate::net::identity::auth::Tokens;
 use crate::net::identity::client_id::Protocol;
@@ -115,10 +115,17 @@ async fn unknown_path(request: Request) -> Failure {
 }
 
 /// Refuses a method after its body, likewise. The methods that there are come with the answer.
-async fn wrong_method(request: Request) -> StatusCode {
+async fn wrong_method(request: Request) -> Response {
     let (head, body) = request.into_parts();
     discard_body::discard(&head.headers, body, MAX_HEAD_BYTES).await;
-    StatusCode::METHOD_NOT_ALLOWED
+    let why = format!("method {}: must be one that the header Allow names", head.method);
+    let error = Error::Invalid(why);
+    let said = if is_openai(head.uri.path()) {
+        OpenAiFailure::from(error).into_response()
+    } else {
+        Failure(error).into_response()
+    };
+    (StatusCode::METHOD_NOT_ALLOWED, said).into_response()
 }
 
 /// Returns the metrics, in the requested format.
