@@ -35,6 +35,9 @@ const CALL_BYTES: usize = 36 << 10;
 /// Code of gRPC for a message that is longer than its decoder allows.
 const OUT_OF_RANGE: &str = "11";
 
+/// Code of gRPC for a call that a server does not have.
+const UNIMPLEMENTED: &str = "12";
+
 /// Makes a browser ask for a password, which is the token.
 const PASSWORD: HeaderValue =
     HeaderValue::from_static("Basic realm=\"REEF: the token is the password\"");
@@ -235,6 +238,7 @@ async fn charge(
         .map(|body| Body::new(ChargedBody::new(body, body_charge, max, time, convert).of(open)));
     let mut response = in_form(is_openai, next.run(request).await);
     name_key(&mut response);
+    name_calls(&mut response);
     if in_use.as_ref().is_some_and(|open| open.stage() == Stage::Arriving) {
         response = close(middleware.protocol, response); // the rest of its body is not read
     }
@@ -248,6 +252,17 @@ fn name_key(response: &mut Response) {
         && let Some(text) = headers.get("grpc-message").and_then(|text| text.to_str().ok())
         && let Ok(text) = HeaderValue::try_from(format!("{text}%20(limits.message_mib)"))
     {
+        headers.insert("grpc-message", text);
+    }
+}
+
+/// Adds a text to gRPC's own refusal of an unknown call, which has none.
+fn name_calls(response: &mut Response) {
+    let headers = response.headers_mut();
+    if headers.get("grpc-status").is_some_and(|status| status == UNIMPLEMENTED)
+        && !headers.contains_key("grpc-message")
+    {
+        let text = HeaderValue::from_static("unknown%20call:%20reflection%20lists%20all");
         headers.insert("grpc-message", text);
     }
 }
@@ -279,6 +294,24 @@ mod tests {
             assert_eq!(max(http, &path), (MAX_CALL_BYTES, false), "{name}");
             assert!(!is_load(http, &path), "{name}");
         }
+    }
+
+    #[test]
+    fn unknown_call_is_refused_in_words() {
+        let said = |headers: &[(&'static str, &'static str)]| {
+            let mut response = Response::new(Body::empty());
+            for &(name, value) in headers {
+                response.headers_mut().insert(name, HeaderValue::from_static(value));
+            }
+            name_calls(&mut response);
+            response.headers().get("grpc-message").cloned()
+        };
+        let refused = ("grpc-status", UNIMPLEMENTED);
+        let unknown = HeaderValue::from_static("unknown%20call:%20reflection%20lists%20all");
+        assert_eq!(said(&[refused]), Some(unknown));
+        let own = Some(HeaderValue::from_static("Watch"));
+        assert_eq!(said(&[refused, ("grpc-message", "Watch")]), own);
+        assert_eq!(said(&[("grpc-status", "0")]), None);
     }
 
     #[test]
