@@ -26,6 +26,7 @@ use crate::name::{self, ModelName};
 use crate::process::settings::Program;
 use reef::did_you_mean;
 use reef::models::{self, unread};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 /// File that describes a model.
@@ -238,9 +239,32 @@ impl Repository {
         None
     }
 
-    /// Returns an error for each file of an unsupported kind.
-    pub(crate) fn unread(&self) -> Vec<reef::models::Error> {
-        self.files().iter().filter_map(unread).collect()
+    /// Returns an error for each entry that is meant as a model and cannot be one: a file of an
+    /// unsupported kind, a name that no model may have, a link that leads nowhere or elsewhere.
+    pub(crate) fn unread(&self) -> Vec<Error> {
+        self.files().iter().filter_map(|path| self.why_unread(path)).collect()
+    }
+
+    fn why_unread(&self, path: &Path) -> Option<Error> {
+        if let Some(error) = unread(path) {
+            return Some(Error::Invalid(error.to_string()));
+        }
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        let is_file = extension.is_some_and(|extension| FILES.contains(&extension));
+        match model_name(path) {
+            Some(name) if is_file || path.is_symlink() => {
+                let is_missing = self.entry(&name).is_none();
+                is_missing.then(|| self.unusable(&name)).flatten()
+            }
+            Some(_) => None,
+            None if is_file || Entry::at(path.into()).is_some() => {
+                let name = stem(path)?.to_string_lossy();
+                let is_hidden = name.starts_with('.');
+                let error = ModelName::new(&name).err().filter(|_| !is_hidden)?;
+                Some(error.map_text(|why| format!("{}: {why}", path.display())))
+            }
+            None => None,
+        }
     }
 
     /// Returns all entries of the folder, in order.
@@ -343,8 +367,12 @@ fn by_name() -> impl Iterator<Item = &'static str> {
 
 /// Returns the model name of a path, if it is a valid one.
 fn model_name(path: &Path) -> Option<ModelName> {
-    let name = if path.is_dir() { path.file_name() } else { path.file_stem() };
-    ModelName::new(name?.to_str()?).ok()
+    ModelName::new(stem(path)?.to_str()?).ok()
+}
+
+/// Returns the name of a folder, or that of a file without its extension.
+fn stem(path: &Path) -> Option<&OsStr> {
+    if path.is_dir() { path.file_name() } else { path.file_stem() }
 }
 
 fn version_folders(place: &Path) -> Result<Vec<u32>> {

@@ -158,6 +158,32 @@ fn unsupported_file_hides_a_network_of_its_name() {
 }
 
 #[test]
+fn entry_that_cannot_be_a_model_is_named() {
+    let folder = Folder::new("unnamed");
+    for file in ["my model.onnx", "my folder/1/a.onnx", "good.onnx"] {
+        folder.file(file, "");
+    }
+    folder.file("some notes.txt", "");
+    folder.file(".a draft.onnx", "");
+    let link = |target: &Path, name: &str| {
+        std::os::unix::fs::symlink(target, folder.0.join(name)).unwrap();
+    };
+    link(Path::new("nowhere"), "gone.onnx");
+    link(&std::env::current_exe().unwrap(), "link.onnx");
+    let said: Vec<_> = folder.open().unread().iter().map(ToString::to_string).collect();
+    let wants = [
+        "gone.onnx: No such file",
+        "link.onnx must not be a link outside",
+        "my folder: model name must be",
+        "my model.onnx: model name must be",
+    ];
+    assert_eq!(said.len(), wants.len(), "{said:?}");
+    for (said, want) in said.iter().zip(wants) {
+        assert!(said.contains(want), "{said}");
+    }
+}
+
+#[test]
 fn weights_file_requires_a_network_name() {
     let folder = Folder::new("weights");
     folder.file("a/1/weights.param", "");
