@@ -194,6 +194,29 @@ fn health_is_asked_for_as_grpc_has_it() {
     assert_eq!((said.code(), said.message()), (tonic::Code::NotFound, "model none is not loaded"));
 }
 
+/// The framework refuses them with a text.
+#[test]
+fn path_that_is_not_utf8_is_refused_in_json() {
+    let daemon = Daemon::start("path-bytes", &[]);
+    let text = "Invalid URL: Invalid UTF-8 in `model`";
+    let said = daemon.get("/v2/models/%ff");
+    assert!(said.starts_with("HTTP/1.1 400"), "{said}");
+    assert!(said.ends_with(&format!("{{\"error\":\"{text}\"}}")), "{said}");
+    let said = daemon.get("/v1/models/%ff");
+    assert!(said.starts_with("HTTP/1.1 400"), "{said}");
+    assert!(said.contains("{\"error\":{\"message\":\"Invalid URL: "), "{said}");
+}
+
+#[test]
+fn index_of_a_wrong_kind_is_refused() {
+    let daemon = Daemon::start("index", &[]);
+    let body = "{\"ready\":1}";
+    let head = "POST /v2/repository/index HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n";
+    let length = format!("content-type: application/json\r\ncontent-length: {}", body.len());
+    let said = daemon.say(format!("{head}{length}\r\n\r\n{body}").as_bytes());
+    assert!(said.ends_with("{\"error\":\"ready: must be true or false, got 1\"}"), "{said}");
+}
+
 /// As curl sends a file of numbers.
 #[test]
 fn body_without_json_is_the_only_input() {

@@ -31,7 +31,14 @@ async fn index(
     Extension(peer): Extension<Peer>,
     body: Bytes,
 ) -> Reply<Json<Value>> {
-    let ready = object(&body)?.get("ready").and_then(Value::as_bool).unwrap_or(false);
+    let ready = match object(&body)?.remove("ready") {
+        None | Some(Value::Null) => false,
+        Some(Value::Bool(ready)) => ready,
+        Some(other) => {
+            let why = format!("ready: must be true or false, got {}", excerpt(&other.to_string()));
+            return Err(Error::Invalid(why).into());
+        }
+    };
     let listed = server.index(&peer).await?;
     let listed = listed.into_iter().filter(|i| i.is_ready || !ready);
     let entry = |i: IndexEntry| {

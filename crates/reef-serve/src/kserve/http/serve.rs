@@ -102,6 +102,7 @@ fn router(server: Arc<Server>, tokens: Arc<Tokens>, feed: Arc<Feed>) -> Router {
         .merge(page::routes(feed))
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_method)
+        .layer(middleware::map_response(in_json))
         .layer(DefaultBodyLimit::max(max))
         .with_state(server.clone());
     Middleware { server, tokens, protocol: Protocol::Http }.wrap(calls)
@@ -126,6 +127,20 @@ async fn wrong_method(request: Request) -> Response {
         Failure(error).into_response()
     };
     (StatusCode::METHOD_NOT_ALLOWED, said).into_response()
+}
+
+/// Puts a refusal of the framework's own, such as of a path that is not UTF-8, into the form of the
+/// others: it is a text.
+async fn in_json(response: Response) -> Response {
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    let is_text = kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/plain"));
+    if !response.status().is_client_error() || !is_text {
+        return response;
+    }
+    let is_long = response.status() == StatusCode::PAYLOAD_TOO_LARGE;
+    let text = axum::body::to_bytes(response.into_body(), MAX_HEAD_BYTES).await;
+    let text = String::from_utf8_lossy(&text.unwrap_or_default()).into_owned();
+    Failure(if is_long { Error::TooLarge(text) } else { Error::Invalid(text) }).into_response()
 }
 
 /// Returns the metrics, in the requested format.
