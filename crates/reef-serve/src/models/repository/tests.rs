@@ -158,7 +158,7 @@ fn unsupported_file_hides_a_network_of_its_name() {
 }
 
 #[test]
-fn entry_that_cannot_be_a_model_is_named() {
+fn entry_that_cannot_be_a_model_has_an_error() {
     let folder = Folder::new("unnamed");
     for file in ["my model.onnx", "my folder/1/a.onnx", "good.onnx"] {
         folder.file(file, "");
