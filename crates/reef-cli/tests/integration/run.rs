@@ -322,6 +322,17 @@ fn arrays_that_nobody_asks_for_are_named() {
     assert!(error.ends_with("resnet18 takes images (JPEG or PNG), no arrays"), "{error}");
     let error = refuses(&["run", "resnet18", "--out", &folder.path("out")]);
     assert!(error.ends_with("resnet18 needs images (JPEG or PNG), and no --out"), "{error}");
+    std::fs::create_dir(folder.path("net")).expect("a folder");
+    folder.file("net/model.json", "{}");
+    let error = run(&folder.path("net"), &["x"]);
+    assert!(error.ends_with("net takes images (JPEG or PNG), no arrays"), "{error}");
+    let error = refuses(&["run", &two, &x]);
+    assert_eq!(error, format!("{x}: must have the name of an input before it: NAME={x}"));
+    let error = refuses(&["run", &two, "x=/nowhere"]);
+    assert!(
+        error.ends_with("input x: /nowhere: No such file or directory (os error 2)"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -99,6 +99,12 @@ impl Args {
         let (arrays, images) = std::mem::take(&mut self.images).into_iter().partition(is_array);
         let arrays: Vec<PathBuf> = arrays;
         self.images = images;
+        let is_array = |image: &&PathBuf| image.extension().is_some_and(|of| of == "npy");
+        if let Some(array) = self.images.iter().find(is_array) {
+            let array = array.display();
+            let why = format!("{array}: must have the name of an input before it: NAME={array}");
+            return Err(Usage(why));
+        }
         self.input.extend(arrays.iter().map(|array| array.to_string_lossy().into_owned()));
         Ok(())
     }
@@ -108,7 +114,7 @@ impl Args {
         !self.input.is_empty() || self.out.is_some()
     }
 
-    /// Number of classes to print.
+    /// Largest number of classes to print.
     pub(crate) fn top(&self) -> usize {
         self.top.unwrap_or(TOP)
     }

@@ -45,8 +45,8 @@ pub(crate) fn run_from(args: &Args, stop: &Stop, from: Option<(Snapshot, Note)>)
     }
     let model = open(args)?;
     let classes = model.image()?.0.output().channels;
-    if !(1..=classes).contains(&args.top()) {
-        return Err(Usage(format!("--top must be from 1 to {classes}, got {}", args.top())).into());
+    if let Some(top) = args.top.filter(|top| !(1..=classes).contains(top)) {
+        return Err(Usage(format!("--top must be from 1 to {classes}, got {top}")).into());
     }
     let labels = args.labels.as_deref().map(|file| Labels::load(file, classes)).transpose()?;
     let transform = args.transform(&model)?;

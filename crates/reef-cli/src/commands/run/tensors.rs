@@ -56,7 +56,8 @@ fn model(args: &Args, given: &InputArrays) -> Result<Model> {
     if TENSOR_NAMES.contains(&args.model.as_str()) {
         return built(args, given);
     }
-    if NAMES.contains(&args.model.as_str()) {
+    let has = |file: &str| Path::new(&args.model).join(file).is_file();
+    if NAMES.contains(&args.model.as_str()) || has("model.json") && !has("model.onnx") {
         let why = if given.is_empty() {
             "needs images (JPEG or PNG), and no --out"
         } else {
@@ -163,7 +164,7 @@ fn read(text: &str) -> Result<(String, Vec<usize>, InputValues)> {
         .split_once('=')
         .ok_or_else(|| Usage(format!("input must be NAME=FILE.npy, got {text:?}")))?;
     let bytes = reef_files::read(file, reef_files::MAX_INPUT_BYTES)
-        .map_err(|why| Usage(format!("input {file}: {why}")))?;
+        .map_err(|why| Usage(format!("input {name}: {file}: {why}")))?;
     if let Some((dims, texts)) = npy::texts_from_bytes(&bytes, file, &Budget::default())? {
         return Ok((name.into(), dims, InputValues::Texts(texts)));
     }
