@@ -77,9 +77,9 @@ impl Opening {
         }
         let got = theirs.schema.get();
         if got != schema {
-            return Err(Error::Refused(format!(
-                "schema: must be {schema:016x}, got {got:016x}: both ends must be of one release"
-            )));
+            let hashes = format!("schema: must be {schema:016x}, got {got:016x}");
+            let why = "both ends must be of one release, and devices and programs have addresses of their own";
+            return Err(Error::Refused(format!("{hashes}: {why}")));
         }
         Ok(rest)
     }
@@ -306,6 +306,7 @@ mod tests {
         assert_eq!(Opening::check(&opening, 7), Ok(&[9][..]));
         let said = Opening::check(&opening, 8).unwrap_err().to_string();
         assert!(said.contains("must be 0000000000000008, got 0000000000000007"), "{said}");
+        assert!(said.ends_with("devices and programs have addresses of their own"), "{said}");
         opening[8] = 2;
         let said = Opening::check(&opening, 7).unwrap_err().to_string();
         assert!(said.contains("version: must be 1, got 2"), "{said}");
