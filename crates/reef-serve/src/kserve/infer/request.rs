@@ -1,14 +1,20 @@
 //! Request for an inference of the standard protocol.
 
 use crate::class::Class;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kserve::parameter::{Parameter, RegionPart};
+use crate::name::excerpt;
 use crate::net::quota::charge::Charge;
 use crate::requests::device_memory::DeviceSlice;
 use bytes::Bytes;
+use reef::did_you_mean;
 
 /// Header with the default class of a client's requests.
 pub(crate) const CLASS_HEADER: &str = "reef-class";
+
+/// Parameters whose names begin as no client's own may.
+const RESERVED: [&str; 3] =
+    ["reef_period_us", "reef_budget_us", "triton_enable_empty_final_response"];
 
 /// Request for an inference, common to both protocols.
 #[derive(Debug, Default)]
@@ -76,7 +82,8 @@ pub(crate) struct RequestedOutput {
 }
 
 impl InferRequest {
-    /// Applies a parameter of the request. Unknown ones are the client's own.
+    /// Applies a parameter of the request. Unknown ones are the client's own, unless their names
+    /// begin as those of this server and of Triton do.
     ///
     /// # Errors
     ///
@@ -91,10 +98,19 @@ impl InferRequest {
             "sequence_start" if !value.is_absent() => self.sequence.starts = value.flag(key)?,
             "sequence_end" if !value.is_absent() => self.sequence.ends = value.flag(key)?,
             "triton_enable_empty_final_response" => self.has_final_marker = value.flag(key)?,
-            _ => {}
+            _ => check_own(key)?,
         }
         Ok(())
     }
+}
+
+/// Refuses the name of a parameter that begins as no client's own may.
+fn check_own(key: &str) -> Result<()> {
+    if !["reef_", "triton_"].iter().any(|begin| key.starts_with(begin)) {
+        return Ok(());
+    }
+    let (key, have, meant) = (excerpt(key), RESERVED.join(", "), did_you_mean(key, RESERVED));
+    Err(Error::Invalid(format!("parameter {key}: unknown (have: {have}){meant}")))
 }
 
 #[cfg(test)]
@@ -108,6 +124,11 @@ mod tests {
         request.parameter("timeout", &Parameter::Number(5000)).unwrap();
         request.parameter("my own", &Parameter::Other).unwrap();
         assert_eq!((request.priority, request.timeout), (1, 5000));
+        let said = request.parameter("reef_perod_us", &Parameter::Number(1)).unwrap_err();
+        let said = said.to_string();
+        assert!(said.starts_with("parameter reef_perod_us: unknown (have: reef_"), "{said}");
+        assert!(said.ends_with("): did you mean reef_period_us?"), "{said}");
+        assert!(request.parameter("triton_x", &Parameter::Number(1)).is_err());
         assert!(request.parameter("priority", &Parameter::Text("1".into())).is_err());
         assert!(!request.has_final_marker);
         request.parameter("triton_enable_empty_final_response", &Parameter::Flag(true)).unwrap();
