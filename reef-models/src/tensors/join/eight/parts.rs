@@ -74,7 +74,7 @@ impl<'a> Parts<'a> {
     }
 
     /// The step that makes what step `last` alone reads as its input `input`.
-    fn alone(&self, last: usize, input: usize) -> Option<usize> {
+    fn sole_maker(&self, last: usize, input: usize) -> Option<usize> {
         let storage = self.steps[last].reads[input];
         let is_alone = self.readers.all(storage).len() == 1;
         self.makers.get(&storage).copied().filter(|_| is_alone)
@@ -152,7 +152,7 @@ impl<'a> Parts<'a> {
         let step = &self.steps[last];
         let requantized = requantized(formula, bounds)?;
         let Requantized { sum, factors, scales: [unit, scale], zero } = requantized;
-        let made = self.maker(last, sum).filter(|_| self.alone(last, sum).is_some())?;
+        let made = self.maker(last, sum).filter(|_| self.sole_maker(last, sum).is_some())?;
         let is_whole = step.op.inputs[sum].dims == step.op.output.dims;
         let is_all = step.reads.len() == 1 + usize::from(factors.is_some());
         let factors = factors.map(|k| (step.reads[k], step.op.inputs[k].clone()));
@@ -177,7 +177,7 @@ impl<'a> Parts<'a> {
 
     /// Returns whether a contraction makes what step `reader` alone reads as its input `input`.
     fn is_sum(&self, reader: usize, input: usize) -> bool {
-        let maker = self.alone(reader, input).map(|maker| &self.steps[maker].op.kind);
+        let maker = self.sole_maker(reader, input).map(|maker| &self.steps[maker].op.kind);
         matches!(maker, Some(Kind::Contract(_)))
     }
 
