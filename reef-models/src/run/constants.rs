@@ -109,7 +109,7 @@ impl<D: Operators> TensorWeights<D> {
             let mut kept = weights.bring(device, &array, form, base)?;
             for form in &form.eights {
                 let there = base.and_then(|base| base.alike(&kept));
-                let others = form.others.iter().map(|&storage| known(model, storage));
+                let others = form.others.iter().map(|&storage| constant_of(model, storage));
                 let others = others.collect::<Result<Vec<_>>>()?;
                 let constants: Vec<&Array> = [&*array].into_iter().chain(&others).collect();
                 kept.eights.push(weights.bring_eight(device, &constants, form, there)?);
@@ -260,7 +260,7 @@ fn forms<D: Operators>(device: &D, model: &TensorModel) -> HashMap<usize, Form> 
 }
 
 /// Values of a constant.
-fn known(model: &TensorModel, storage: usize) -> Result<Array> {
+fn constant_of(model: &TensorModel, storage: usize) -> Result<Array> {
     match model.constants.binary_search_by_key(&storage, |(at, _)| *at) {
         Ok(at) => Ok(model.constants[at].1.array().into_owned()),
         Err(_) => Err(Error::Tensor { why: format!("storage {storage}: must be a constant") }),

@@ -234,7 +234,7 @@ mod tests {
     /// The last tap of the first channel once, and a tenth of the first tap of the second.
     const WEIGHTS: [f32; 8] = [0., 0., 0., 1., 0.1, 0., 0., 0.];
 
-    fn made(eight: Eight, range: std::ops::Range<usize>) -> Array {
+    fn compute(eight: Eight, range: std::ops::Range<usize>) -> Array {
         let [input, weights] = [Array::I8(INPUT.to_vec()), Array::F32(WEIGHTS.to_vec())];
         let bias = Array::F32(vec![0.25]);
         let values = [input.values(), weights.values(), bias.values()];
@@ -246,8 +246,8 @@ mod tests {
         // Of the first row of windows the last taps see the upper row, of the second one the first
         // taps see the lower row.
         let steps = [2, 4, 6, 0, 0, 2, 2, 2].map(|steps: i8| steps + 1 + 5);
-        assert_eq!(made(eight(), 0..8), Array::I8(steps.to_vec()));
-        assert_eq!(made(eight(), 3..6), Array::I8(steps[3..6].to_vec()));
+        assert_eq!(compute(eight(), 0..8), Array::I8(steps.to_vec()));
+        assert_eq!(compute(eight(), 3..6), Array::I8(steps[3..6].to_vec()));
         let [input, weights] = [Array::I8(INPUT.to_vec()), Array::F32(WEIGHTS.to_vec())];
         let bias = Array::F32(vec![0.25]);
         let values = [input.values(), weights.values(), bias.values()];
@@ -257,16 +257,16 @@ mod tests {
     #[test]
     fn numbers_stop_at_127_and_relu_at_the_zero_point() {
         let fine = Eight { scales: [0.5, 1.0 / 64.0], ..eight() };
-        let Array::I8(numbers) = made(fine, 0..8) else { panic!("no integers") };
+        let Array::I8(numbers) = compute(fine, 0..8) else { panic!("no integers") };
         assert_eq!(numbers[..4], [53, 85, 117, 21]);
         let finer = Eight { scales: [8.0, 1.0 / 64.0], zeros: [-3, -127], ..eight() };
-        let Array::I8(numbers) = made(finer, 0..8) else { panic!("no integers") };
+        let Array::I8(numbers) = compute(finer, 0..8) else { panic!("no integers") };
         assert_eq!(numbers[..4], [127, 127, 127, -111]);
         let negative = Eight { zeros: [12, 5], ..eight() };
-        let Array::I8(numbers) = made(negative, 0..4) else { panic!("no integers") };
+        let Array::I8(numbers) = compute(negative, 0..4) else { panic!("no integers") };
         assert_eq!(numbers, [-22, -20, -18, 6]);
         let relu = Eight { relu: true, ..negative };
-        assert_eq!(made(relu, 0..4), Array::I8(vec![5, 5, 5, 6]));
+        assert_eq!(compute(relu, 0..4), Array::I8(vec![5, 5, 5, 6]));
     }
 
     /// A convolution without zero points gives the same values with the moved bias.
