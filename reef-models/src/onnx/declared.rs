@@ -66,7 +66,7 @@ impl Declared {
         self
     }
 
-    /// An input of a few integers or truth values whose sizes are known, with this value for all of
+    /// An input of a few numbers or truth values whose sizes are known, with this value for all of
     /// them.
     pub(crate) fn filled(&self, name: &str, value: u8) -> Option<(String, (Vec<usize>, Array))> {
         let port = self.inputs.iter().find(|port| port.name == name)?;
@@ -83,6 +83,7 @@ impl Declared {
             Element::Bool => Array::Bool(vec![Truth(value); count]),
             Element::I32 => Array::I32(vec![value.into(); count]),
             Element::I64 => Array::I64(vec![value.into(); count]),
+            Element::F32 => Array::F32(vec![value.into(); count]),
             _ => return None,
         };
         Some((name.to_owned(), (dims, array)))

@@ -329,8 +329,8 @@ impl ModelBuilder<'_> {
     }
 
     /// As [`read`](Self::read). If values of inputs decide about shapes and were not given, those
-    /// of up to 16 integers or truth values are 0, or 1 if the network can't have 0. These inputs
-    /// stay inputs, as with [`kept_values`](Self::kept_values).
+    /// of up to 16 numbers (int32, int64, float32) or truth values are 0, or 1 if the network can't
+    /// have 0. These inputs stay inputs, as with [`kept_values`](Self::kept_values).
     ///
     /// # Errors
     ///

@@ -119,26 +119,26 @@ impl Declaration {
         self.usual_value = usual;
     }
 
-    /// Returns the input at this index, if it has few integers or truth values and a fixed shape.
+    /// Returns the input at this index, if it has few numbers or truth values and a fixed shape.
     fn value_input(&self, index: usize) -> Option<ValueInput> {
         let input = &self.inputs[index];
         let element = input.element?;
-        let is_whole = matches!(element, Element::Bool | Element::I32 | Element::I64);
+        let is_read = matches!(element, Element::Bool | Element::I32 | Element::I64 | Element::F32);
         let fixed = |size: &DeclaredSize| match size {
             DeclaredSize::Fixed(size) => Some(*size),
             DeclaredSize::Open(_) => None,
         };
         let dims = input.sizes.as_ref()?.iter().map(fixed).collect::<Option<Vec<_>>>()?;
         let count = dims.iter().fold(1, |count: usize, &size| count.saturating_mul(size));
-        let fits = is_whole && (1..=MAX_VALUES).contains(&count);
+        let fits = is_read && (1..=MAX_VALUES).contains(&count);
         fits.then(|| ValueInput { index, name: input.name.clone(), element, dims })
     }
 
     /// Adds the default network's values to its shapes, if values decide about shapes.
     pub(crate) fn with_usual_values(&self, mut shapes: Shapes) -> Shapes {
-        let count: usize = self.value_inputs.iter().map(ValueInput::count).sum();
-        if count > 0 {
-            shapes.push(vec![self.usual_value; count]);
+        if !self.value_inputs.is_empty() {
+            let usual = self.value_inputs.iter().flat_map(|input| input.all(self.usual_value));
+            shapes.push(usual.collect());
         }
         shapes
     }
@@ -151,7 +151,7 @@ impl Declaration {
         for input in &self.value_inputs {
             let end = begin + input.count();
             let own = chosen.and_then(|chosen| chosen.get(begin..end));
-            let own = own.map_or_else(|| vec![self.usual_value; input.count()], <[usize]>::to_vec);
+            let own = own.map_or_else(|| input.all(self.usual_value), <[usize]>::to_vec);
             values.insert(input.name.clone(), (input.dims.clone(), input.array(&own)));
             begin = end;
         }
@@ -267,8 +267,10 @@ impl Declaration {
             each.map(|(input, sizes)| format!("{} {sizes:?}", input.name)).collect();
         if let Some(values) = shapes.get(self.inputs.len()) {
             let names: Vec<_> = self.value_inputs.iter().map(|input| input.name.as_str()).collect();
-            let values: Vec<_> = values.iter().map(|&value| value as i64).collect();
-            each.push(format!("values {values:?} of {}", names.join(", ")));
+            let inputs = self.value_inputs.iter();
+            let inputs = inputs.flat_map(|input| std::iter::repeat_n(input, input.count()));
+            let values: Vec<_> = inputs.zip(values).map(|(input, &x)| input.show(x)).collect();
+            each.push(format!("values [{}] of {}", values.join(", "), names.join(", ")));
         }
         each.join(", ")
     }
@@ -289,7 +291,25 @@ impl ValueInput {
         self.dims.iter().product()
     }
 
-    /// Returns the values that these bytes hold, each extended to the size of an address.
+    /// Returns this number for each of the values.
+    fn all(&self, number: usize) -> Vec<usize> {
+        let value = match self.element {
+            Element::F32 => (number as f32).to_bits() as usize,
+            _ => number,
+        };
+        vec![value; self.count()]
+    }
+
+    /// Formats one of the values.
+    fn show(&self, value: usize) -> String {
+        match self.element {
+            Element::F32 => f32::from_bits(value as u32).to_string(),
+            _ => (value as i64).to_string(),
+        }
+    }
+
+    /// Returns the values that these bytes hold, each extended to the size of an address. Of floats
+    /// these are the bits.
     pub(crate) fn decode(&self, bytes: &[u8]) -> Vec<usize> {
         let wide = |bytes: &[u8]| {
             let mut wide = [0; 8];
@@ -308,6 +328,7 @@ impl ValueInput {
         match self.element {
             Element::Bool => Array::Bool(values.map(|&x| Truth(u8::from(x != 0))).collect()),
             Element::I32 => Array::I32(values.map(|&x| x as i32).collect()),
+            Element::F32 => Array::F32(values.map(|&x| f32::from_bits(x as u32)).collect()),
             _ => Array::I64(values.map(|&x| x as i64).collect()),
         }
     }
@@ -449,6 +470,31 @@ mod tests {
         assert_eq!(declaration.show(&shapes), said);
         assert_eq!(declaration.values(None)["count"].1, Array::I32(vec![0, 0]));
         assert_eq!(declaration.with_usual_values(Vec::new()), [[0, 0]]);
+    }
+
+    #[test]
+    fn values_of_floats_are_their_bits() {
+        let mut declaration = text();
+        declaration.inputs.push(DeclaredTensor {
+            name: "area".into(),
+            sizes: Some(vec![DeclaredSize::Fixed(2)]),
+            element: Some(Element::F32),
+        });
+        assert!(declaration.choose_values(&["area".to_owned()]));
+        let bytes = [(-1.5f32).to_le_bytes(), 750f32.to_le_bytes()].concat();
+        let values = declaration.value_inputs()[0].decode(&bytes);
+        let shapes = vec![vec![1, 2], vec![1, 2], vec![2], values];
+        let chosen = declaration.values(Some(&shapes));
+        assert_eq!(chosen["area"], (vec![2], Array::F32(vec![-1.5, 750.0])));
+        assert!(declaration.show(&shapes).ends_with("values [-1.5, 750] of area"));
+        declaration.reset_values(1);
+        assert!(declaration.choose_values(&["area".to_owned()]));
+        assert_eq!(declaration.values(None)["area"].1, Array::F32(vec![1.0, 1.0]));
+        let usual = declaration.with_usual_values(Vec::new());
+        assert_eq!(
+            declaration.values(Some(&[vec![vec![]; 3], usual].concat())),
+            declaration.values(None)
+        );
     }
 
     #[test]

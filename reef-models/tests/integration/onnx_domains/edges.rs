@@ -26,6 +26,30 @@ fn window_of_one_element_is_that_of_onnx_runtime() {
 }
 
 #[test]
+fn batch_in_training_mode_has_its_own_statistics() {
+    let (results, operands) = (["y", "mean", "variance"], ["x", "s", "b", "m", "v"]);
+    let attributes = [int("training_mode", 1), float("momentum", 0.5)];
+    let one = |name: &str, number: f32| singles(name, &[1], |_| number);
+    let parts = [
+        node_of("BatchNormalization", &operands, &results, &attributes),
+        one("s", 2.0),
+        one("b", 1.0),
+        one("m", 10.0),
+        one("v", 20.0),
+        value(11, "x", &[2, 1, 2]),
+        value(12, "y", &[2, 1, 2]),
+        value(12, "mean", &[1]),
+        value(12, "variance", &[1]),
+    ];
+    let network = network(&parts, &[]).unwrap();
+    let made = network.execute(&[Array::F32(vec![1.0, 3.0, 5.0, 7.0])]).unwrap();
+    let step = 2.0 / 5f64.sqrt();
+    assert_near(&made[0], &[-3.0, -1.0, 1.0, 3.0].map(|x: f64| 1.0 + step * x));
+    assert_near(&made[1], &[7.0]);
+    assert_near(&made[2], &[12.5]);
+}
+
+#[test]
 fn operators_of_floats_refuse_integers() {
     let say = |op: &str, inputs: &[&str], dims: &[i64]| {
         let others = [value(11, "others", &[1, 2, 2, 2]), numbers("batch", &[0])];

@@ -526,6 +526,19 @@ fn dropout_of_a_sum_leaves_nothing_out_without_training() {
     assert!(network(&parts, &[]).unwrap_err().contains("training is not supported"));
 }
 
+/// As ONNX Runtime's optimizer writes them.
+#[test]
+fn filters_have_their_channels_last_where_images_do() {
+    let parts = [
+        node_in(MS, "NhwcConv", &["x", "w"], &["y"], &[]),
+        singles("w", &[1, 1, 1, 2], |k| k as f32 + 1.0),
+        value(11, "x", &[1, 1, 1, 2]),
+        value(12, "y", &[]),
+    ];
+    let made = outputs(&parts, &[1, 1, 1, 2], Array::F32(vec![3.0, 4.0])).remove(0);
+    assert_near(&made, &[11.0]);
+}
+
 #[test]
 fn convolution_of_channels_that_come_last_needs_no_activation() {
     let parts = [

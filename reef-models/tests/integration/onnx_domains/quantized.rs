@@ -42,6 +42,21 @@ fn floats_are_rounded_to_even_and_saturate() {
     assert_eq!(made, Array::I8(vec![1, 3, 3, 1, -1, 7, 7, 7, -8, -8]));
 }
 
+/// A mask of -∞ has an infinite scale, so that its quotients are NaN.
+#[test]
+fn nan_becomes_the_lowest_number() {
+    for (zero, want) in [
+        (stored("z", I8, &[], &[3]), Array::I8(vec![-128, 3])),
+        (stored("z", U8, &[], &[3]), Array::U8(vec![0, 3])),
+        (stored("z", INT4, &[], &[3]), Array::I8(vec![-8, 3])),
+    ] {
+        let scale = scalar("s", f32::INFINITY);
+        let nodes = [node("QuantizeLinear", &["x", "s", "z"], "y", &[]), scale, zero];
+        let x = Array::F32(vec![f32::NEG_INFINITY, 5.0]);
+        assert_eq!(outputs(&between(&nodes, FLOAT, &["2"]), &[2], x).remove(0), want);
+    }
+}
+
 #[test]
 fn numbers_without_a_zero_point_are_unsigned() {
     let nodes = [node("QuantizeLinear", &["x", "s"], "y", &[]), scalar("s", 0.5)];

@@ -3,13 +3,16 @@
 
 use super::{doubles, network, numbers, outputs};
 use crate::handmade::{
-    bytes, file, graph, int, ints, node, node_in, node_of, open, scalar, stored, tensor, value,
+    bytes, file, graph, int, ints, node, node_in, node_of, ones, open, scalar, singles, stored,
+    tensor, text, value,
 };
 use reef_models::{Extent, Model};
 use reef_op::tensor::Array;
 
 const FLOAT: i64 = 1;
+const U8: i64 = 2;
 const I64: i64 = 7;
+const MS: &str = "com.microsoft";
 
 /// Rows of `x` whose first column isn't 0, and what `more` makes of `y`.
 fn rows(more: &[Vec<u8>]) -> Vec<Vec<u8>> {
@@ -65,6 +68,79 @@ fn operators_of_other_rows_refuse_sizes_of_data() {
     say("Add", &["y", "x"], &[]).unwrap_err(); // of another number of rows
     say("Concat", &["y", "y"], &[int("axis", 1)]).unwrap();
     say("Concat", &["y", "y"], &[int("axis", 0)]).unwrap();
+}
+
+/// Operators that ONNX Runtime's optimizer and quantizer put in the place of others.
+#[test]
+fn fused_and_quantized_operators_have_rows_that_data_decide() {
+    let x = [1.0, 2.0, 0.0, 255.0, 3.0, 5.1];
+    let made = |nodes: &[Vec<u8>], dims: &[&str]| {
+        let known = [ones("w", &[2, 2]), scalar("s", 1.0), stored("zero", U8, &[], &[0])];
+        let parts = [&known[..], nodes, &[open(12, "z", FLOAT, dims)]].concat();
+        let made = made_of_rows(&parts, x);
+        made.iter().map(|number| (10.0 * number).round()).collect::<Vec<_>>()
+    };
+    let product = node_in(MS, "FusedMatMul", &["y", "w"], &["z"], &[]);
+    assert_eq!(made(&[product], &["n", "2"]), [30.0, 30.0, 81.0, 81.0]);
+    let activation = [text("activation", "Relu")];
+    let layer = node_in(MS, "FusedGemm", &["y", "w"], &["z"], &activation);
+    assert_eq!(made(&[layer], &["n", "2"]), [30.0, 30.0, 81.0, 81.0]);
+    let large = node("ThresholdedRelu", &["y"], "z", &[]);
+    assert_eq!(made(&[large], &["n", "2"]), [0.0, 20.0, 30.0, 51.0]);
+    let sum = ["q", "s", "zero", "q", "s", "zero", "s", "zero"];
+    let nodes = [
+        node("QuantizeLinear", &["y", "s", "zero"], "q", &[]),
+        node_in(MS, "QLinearAdd", &sum, &["sum"], &[]),
+        node("DequantizeLinear", &["sum", "s", "zero"], "z", &[]),
+    ];
+    assert_eq!(made(&nodes, &["n", "2"]), [20.0, 40.0, 60.0, 100.0]);
+    let range = node_of("DynamicQuantizeLinear", &["y"], &["q", "step", "least"], &[]);
+    let steps = [range, stored("n", FLOAT, &[], &1000f32.to_le_bytes())];
+    let steps = [&steps[..], &[node("Mul", &["step", "n"], "z", &[])]].concat();
+    assert_eq!(made(&steps, &[]), [200.0], "the range of real rows");
+}
+
+#[test]
+fn products_sum_over_rows_that_data_decide() {
+    let attention = [
+        ones("query", &[1, 2]),
+        node("Transpose", &["y"], "keys", &[]),
+        node("MatMul", &["query", "keys"], "scores", &[]),
+        node("Softmax", &["scores"], "parts", &[]),
+        node("MatMul", &["parts", "y"], "z", &[]),
+        open(12, "z", FLOAT, &["1", "2"]),
+    ];
+    for (x, want) in [
+        ([1.0, 2.0, 0.0, 90.0, 2.0, 1.0], [1.5, 1.5]),
+        ([0.0, 9.0, 4.0, 2.0, 0.0, f32::NAN], [4.0, 2.0]),
+    ] {
+        let made = made_of_rows(&attention, x);
+        assert!(made.iter().zip(want).all(|(x, y)| (x - y).abs() < 1e-5), "{made:?}");
+    }
+    let parts = [node("MatMul", &["query", "y"], "z", &[]), ones("query", &[1, 3])];
+    refused_of_rows(&parts, "data decide about a size of operand 1");
+}
+
+/// As PyTorch writes `masked_scatter`: the updates are the first numbers of a source.
+#[test]
+fn places_have_as_many_updates_as_there_are() {
+    let parts = [
+        node("NonZero", &["x"], "by_axis", &[]),
+        node("Transpose", &["by_axis"], "y", &[]),
+        singles("source", &[4], |k| 10.0 * (k as f32 + 1.0)),
+        node("Slice", &["source", "begin", "n"], "new", &[]),
+        node("ScatterND", &["x", "y", "new"], "z", &[]),
+        value(11, "x", &[3, 2]),
+        value(12, "z", &[3, 2]),
+    ];
+    for (x, want) in [
+        ([1.0, 0.0, 0.0, 2.0, 0.0, 0.0], [10.0, 0.0, 0.0, 20.0, 0.0, 0.0]),
+        ([0.0; 6], [0.0; 6]),
+        ([0.0, 1.0, 1.0, 1.0, 0.0, 1.0], [0.0, 10.0, 20.0, 30.0, 0.0, 40.0]),
+    ] {
+        let made = outputs(&counted(&parts), &[3, 2], Array::F32(x.to_vec())).remove(0);
+        assert_eq!(doubles(&made), want);
+    }
 }
 
 #[test]

@@ -222,16 +222,36 @@ fn input_of_any_rank_has_that_of_the_description() {
     assert!(said.contains("its shape is left open: choose one"), "{said}");
 }
 
-/// Data of any number cannot be chosen so.
+/// Rows and columns of an image may be floats, as in exported decoders of masks.
 #[test]
-fn floats_that_decide_about_shapes_are_refused_at_load() {
+fn floats_of_a_request_choose_shapes() {
     let nodes = [
         node("Cast", &["x"], "sizes", &[int("to", 7)]),
         node("Expand", &["x", "sizes"], "y", &[]),
         port(11, "x", &["1"]),
         port(12, "y", &["n"]),
     ];
-    let (_fixture, loaded) = open_file("floats", &file(17, &nodes), "", |_| ());
+    let (fixture, loaded) = open_file("floats", &file(17, &nodes), "", |_| ());
+    loaded.unwrap();
+    for count in [3, 0, 2] {
+        let size = count as f32;
+        let mut request = asking(&[]);
+        request.inputs.push(tensor("x", "FP32", size.to_le_bytes().to_vec()));
+        assert_eq!(answered(&fixture, request), (vec![count], vec![size; count as usize]));
+    }
+}
+
+/// Data of any number cannot be chosen so.
+#[test]
+fn many_floats_that_decide_about_shapes_are_refused_at_load() {
+    let nodes = [
+        node("ReduceMax", &["x"], "largest", &[]),
+        node("Cast", &["largest"], "sizes", &[int("to", 7)]),
+        node("Expand", &["largest", "sizes"], "y", &[]),
+        port(11, "x", &["17"]),
+        port(12, "y", &["n"]),
+    ];
+    let (_fixture, loaded) = open_file("many-floats", &file(17, &nodes), "", |_| ());
     let said = refused(loaded);
     assert!(said.contains("the values of input [\"x\"] decide about shapes"), "{said}");
 }

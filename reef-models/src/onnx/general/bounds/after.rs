@@ -11,12 +11,26 @@ use reef_op::tensor::{Binary, Element, FoldKind};
 /// Operators that compute each element by itself.
 const ELEMENTWISE: &[&str] = &[
     "Abs",
+    "Acos",
+    "Acosh",
     "Add",
     "And",
+    "Asin",
+    "Asinh",
+    "Atan",
+    "Atanh",
+    "BiasGelu",
+    "BitShift",
+    "BitwiseAnd",
+    "BitwiseNot",
+    "BitwiseOr",
+    "BitwiseXor",
     "Cast",
     "Ceil",
+    "Celu",
     "Clip",
     "Cos",
+    "Cosh",
     "DequantizeLinear",
     "Div",
     "Dropout",
@@ -24,6 +38,7 @@ const ELEMENTWISE: &[&str] = &[
     "Equal",
     "Erf",
     "Exp",
+    "FastGelu",
     "Floor",
     "Gelu",
     "Greater",
@@ -38,7 +53,9 @@ const ELEMENTWISE: &[&str] = &[
     "LessOrEqual",
     "Log",
     "Max",
+    "Mean",
     "Min",
+    "Mish",
     "Mod",
     "Mul",
     "Neg",
@@ -46,20 +63,32 @@ const ELEMENTWISE: &[&str] = &[
     "Or",
     "Pow",
     "PRelu",
+    "QLinearAdd",
+    "QLinearLeakyRelu",
+    "QLinearMul",
+    "QLinearSigmoid",
+    "QLinearWhere",
     "QuantizeLinear",
+    "QuickGelu",
     "Reciprocal",
     "Relu",
     "Round",
+    "Selu",
+    "Shrink",
     "Sigmoid",
     "Sign",
     "Sin",
+    "Sinh",
     "Softplus",
+    "Softsign",
     "Sqrt",
     "Sub",
     "Sum",
     "SwiGLU",
     "Swish",
+    "Tan",
     "Tanh",
+    "ThresholdedRelu",
     "Where",
     "Xor",
 ];
@@ -72,8 +101,10 @@ const OF_BATCHES: &[&str] = &[
     "AveragePool",
     "BatchNormalization",
     "Conv",
+    "ConvInteger",
     "ConvTranspose",
     "DepthToSpace",
+    "FusedConv",
     "GlobalAveragePool",
     "GlobalMaxPool",
     "GroupNormalization",
@@ -81,7 +112,26 @@ const OF_BATCHES: &[&str] = &[
     "LRN",
     "LpPool",
     "MaxPool",
+    "NhwcConv",
+    "NhwcFusedConv",
+    "NhwcMaxPool",
+    "QLinearAveragePool",
+    "QLinearConv",
+    "QLinearGlobalAveragePool",
     "SpaceToDepth",
+];
+
+/// Operators that compute each row of their first operand, a matrix or several, by itself.
+const OF_ROWS: &[&str] = &[
+    "DynamicQuantizeMatMul",
+    "FusedMatMul",
+    "MatMul",
+    "MatMulBnb4",
+    "MatMulInteger",
+    "MatMulIntegerToFloat",
+    "MatMulNBits",
+    "QLinearMatMul",
+    "TransposeMatMul",
 ];
 
 /// Fate of a size that data decide.
@@ -125,6 +175,10 @@ pub(in crate::onnx::general) fn of_results(
         _ => Passed::Refused,
     };
     match passed {
+        // The others are one scale and one zero point.
+        Passed::On(bound) if call.op() == "DynamicQuantizeLinear" => {
+            Ok([Some(bound), None, None].into_iter().take(results.len()).collect())
+        }
         Passed::On(bound) => Ok(vec![Some(bound); results.len()]),
         Passed::Nothing if call.op() == "ReduceMean" => {
             results[0] = of_real_rows(b, call, &results[0])?;
@@ -176,7 +230,15 @@ fn passed(
     let found = match call.op() {
         op if COUNTING.contains(&op) => return Ok(Passed::Nothing),
         op if ELEMENTWISE.contains(&op) => elementwise(call, given, result).and_then(of),
+        // Statistics of a batch in training mode are of all its rows.
+        "BatchNormalization" if call.flag("training_mode", false)? || call.wants(1) => None,
         op if OF_BATCHES.contains(&op) && is_only => of(0).filter(|_| at == 0),
+        "FusedConv" | "NhwcFusedConv" if is_same(given, result.rank(), 2) => {
+            of(0).filter(|_| at == 0 && first == 0)
+        }
+        "Resize" | "Upsample" if is_only => {
+            of(0).filter(|_| at == 0 && result.dims()[0] == x.dims()[0])
+        }
         op if is_only && (op.starts_with("Reduce") || op.starts_with("Arg")) => {
             let Some(axis) = reduced(call, x, at)? else { return Ok(Passed::Nothing) };
             of(axis)
@@ -185,8 +247,23 @@ fn passed(
         "TopK" if is_only => of(at),
         "CumSum" if is_only => of(at).filter(|_| call.flag("reverse", false) == Ok(false)),
         "Softmax" | "LogSoftmax" if is_only && call.opset >= 13 => of(at),
-        "LayerNormalization" if is_only => of(at).filter(|_| call.axis(-1, x.rank()) > Ok(at)),
-        "Gemm" if is_only => of(0).filter(|_| at == 0 && call.flag("transA", false) == Ok(false)),
+        "QLinearSoftmax" if is_only => of(at).filter(|_| call.axis(1, x.rank()) > Ok(at)),
+        "LayerNormalization" | "RMSNormalization" | "SimplifiedLayerNormalization" if is_only => {
+            of(at).filter(|_| call.axis(-1, x.rank()) > Ok(at))
+        }
+        "SkipLayerNormalization" | "SkipSimplifiedLayerNormalization"
+            if first == 0 && is_same(given, result.rank(), 2) =>
+        {
+            of(at).filter(|_| at + 1 < x.rank())
+        }
+        "CastLike" | "DynamicQuantizeLinear" if is_only => of(at),
+        "OneHot" if is_only => {
+            let new = call.axis(-1, result.rank())?;
+            of(at + usize::from(new <= at))
+        }
+        "Gemm" | "FusedGemm" | "QGemm" if is_only => {
+            of(0).filter(|_| at == 0 && call.flag("transA", false) == Ok(false))
+        }
         "Expand" if is_only => {
             let axis = result.rank() - x.rank() + at;
             let asked = call.upper_bounds(1)?.unwrap_or_default();
@@ -213,6 +290,10 @@ fn passed(
         "RoiAlign" if first == 1 && given.get(2).is_some_and(|of| is_along(of, 0, bound)) => of(0),
         "Scatter" | "ScatterElements" | "ScatterND" => return Ok(updated(given)),
         "Slice" if first == 0 => sliced(b, call, bound, x, result)?,
+        "QLinearConcat" if is_same(given, result.rank(), call.operands.len() / 3) => {
+            let along = axis(call.int("axis", 0)?, result.rank())?;
+            of(at).filter(|_| along != at)
+        }
         "Concat" if is_same(given, result.rank(), call.operands.len()) => {
             let along = axis(call.int("axis", 0)?, result.rank())?;
             of(at).filter(|_| along != at)
@@ -222,7 +303,7 @@ fn passed(
             of(at).filter(|_| along != at)
         }
         "Reshape" | "Flatten" if is_only => same_place(b, x, bound, result, opened(call, bound)?)?,
-        "MatMul" if is_only && at + 1 < x.rank() && result.rank() == x.rank() => of(at),
+        op if OF_ROWS.contains(&op) => return multiplied(call, result),
         _ => None,
     };
     Ok(found.into())
@@ -253,7 +334,13 @@ fn of_numbers(b: &mut Builder<'_>, call: &Call<'_>, result: &Value) -> Result<Op
         own if call.op() == "Slice" => {
             let own = own.map(|own| own.size.clone());
             let len = x.map_or(0, |x| x.dims()[axis]);
-            let size = rows_before(b, &size, own.as_ref(), len)?;
+            let ends = call.points(index).map(|points| [whole(&points[0]), whole(&points[1])]);
+            let is_within =
+                ends.is_some_and(|[least, most]| least[place] >= 0 && most[place] <= len as i64);
+            let size = match own {
+                None if is_within => size,
+                own => rows_before(b, &size, own.as_ref(), len)?,
+            };
             Ok(Some(Bound { axis, size }))
         }
         _ => Ok(Some(Bound { axis, size })),
@@ -339,6 +426,50 @@ fn reduced(call: &Call<'_>, x: &Value, at: usize) -> Result<Option<usize>> {
     Ok(Some(axis).filter(|_| !gone.contains(&at)))
 }
 
+/// The size in a product: of a matrix's rows, of the columns of the other one, or of both where
+/// they are summed over.
+fn multiplied(call: &Call<'_>, result: &Value) -> Result<Passed> {
+    let (x, y) = (call.get(0)?, call.get(1)?);
+    if turns_batches(call)? {
+        return Ok(Passed::Refused);
+    }
+    let place = |bound: &Bound, value: &Value, turns: bool| match value.rank() - bound.axis {
+        1 if turns => 2,
+        2 if turns => 1,
+        behind => behind,
+    };
+    let turns = [call.flag("transA", false)?, call.flag("transB", false)?];
+    let fits = |axis: usize, len: usize| result.dims().get(axis) == Some(&len);
+    Ok(match (call.bound(0), call.bound(1), call.given.iter().flatten().count()) {
+        (Some(own), None, 1) if x.rank() > 1 && result.rank() == x.rank() => {
+            let behind = place(own, x, turns[0]);
+            let axis = x.rank() - behind;
+            let is_row = behind > 1 && fits(axis, x.dims()[own.axis]);
+            is_row.then(|| Bound { axis, size: own.size.clone() }).into()
+        }
+        (None, Some(own), 1) if is_plain(call) && y.rank() > 1 => {
+            let axis = result.rank().saturating_sub(1);
+            let is_column = place(own, y, turns[1]) == 1 && fits(axis, y.dims()[own.axis]);
+            is_column.then(|| Bound { axis, size: own.size.clone() }).into()
+        }
+        (Some(own), Some(other), 2) if is_plain(call) && x.rank() > 1 && y.rank() > 1 => {
+            let is_summed = place(own, x, turns[0]) == 1 && place(other, y, turns[1]) == 2;
+            if is_summed && same_size(own, other) { Passed::Nothing } else { Passed::Refused }
+        }
+        _ => Passed::Refused,
+    })
+}
+
+/// True if a product is one of floats as they are, whose other operand may have such a size.
+fn is_plain(call: &Call<'_>) -> bool {
+    matches!(call.op(), "MatMul" | "FusedMatMul" | "TransposeMatMul")
+}
+
+/// True if the first axis of an operand of a product is that of its rows.
+fn turns_batches(call: &Call<'_>) -> Result<bool> {
+    Ok(call.flag("transBatchA", false)? || call.flag("transBatchB", false)?)
+}
+
 /// True if a size is the same one along an axis.
 fn is_along(of: &Option<Bound>, axis: usize, bound: &Bound) -> bool {
     of.as_ref().is_some_and(|of| of.axis == axis && same_size(of, bound)) && bound.axis == axis
@@ -367,11 +498,12 @@ fn looked_up_by_tuples(call: &Call<'_>, bound: &Bound, first: usize) -> Result<P
     })
 }
 
-/// The size of a tensor some rows of which are replaced: by as many as there are places.
+/// The size of a tensor some rows of which are replaced: by as many as there are places and
+/// updates.
 fn updated(given: &[Option<Bound>]) -> Passed {
     let fits = match given.get(1..3) {
         Some([None, None]) => true,
-        Some([Some(places), updates]) => is_along(updates, places.axis, places),
+        Some([Some(places), Some(updates)]) => places.axis == updates.axis,
         _ => false,
     };
     match &given[0] {
@@ -382,7 +514,7 @@ fn updated(given: &[Option<Bound>]) -> Passed {
 }
 
 /// True if two sizes are the same value.
-fn same_size(a: &Bound, b: &Bound) -> bool {
+pub(crate) fn same_size(a: &Bound, b: &Bound) -> bool {
     matches!((&a.size.data, &b.size.data), (ValueData::Storage(a), ValueData::Storage(b)) if a == b)
 }
 

@@ -26,6 +26,8 @@ impl Behind {
         match (node.op, operand) {
             ("ReduceSum" | "ReduceMean" | "ReduceL1" | "ReduceL2", 0) => Some(Self::Zero),
             ("ReduceSumSquare" | "ReduceLogSum" | "NonZero", 0) => Some(Self::Zero),
+            // 0 is within each range.
+            ("DynamicQuantizeLinear" | "DynamicQuantizeMatMul", 0) => Some(Self::Zero),
             ("Compress", 1) => Some(Self::Zero),
             ("ReduceProd", 0) => Some(Self::One),
             ("ReduceMax" | "ReduceLogSumExp" | "Softmax" | "LogSoftmax", 0) => Some(Self::Lowest),
@@ -91,7 +93,8 @@ pub(in crate::onnx::general) fn prepared<'a>(
     let mut made = vec![None; operands.len()];
     for (index, (operand, bound)) in operands.iter().zip(given).enumerate() {
         let (Some(x), Some(bound)) = (operand, bound) else { continue };
-        if let Some(behind) = Behind::of(node, outer, index) {
+        let is_zero = || is_summed(node, outer, index, x, bound).then_some(Behind::Zero);
+        if let Some(behind) = Behind::of(node, outer, index).or_else(is_zero) {
             made[index] = Some(masked(b, x, bound, behind.number(x.element()))?);
         }
         let Some(places) = operands.get(1).copied().flatten().filter(|_| index == 0) else {
@@ -114,6 +117,24 @@ pub(in crate::onnx::general) fn prepared<'a>(
         }
     }
     Ok(made)
+}
+
+/// True if a product sums over the axis of an operand that has such a size.
+fn is_summed<'a>(
+    node: &'a NodeFile<'a>,
+    outer: &Outer<'a>,
+    operand: usize,
+    x: &Value,
+    bound: &Bound,
+) -> bool {
+    let turns = |name| int_of(node, name, outer).unwrap_or(0) != 0;
+    let (turned, usual) = match operand {
+        0 => (turns("transA"), 1),
+        _ => (turns("transB"), 2),
+    };
+    let behind = if turned { 3 - usual } else { usual };
+    let is_product = matches!(node.op, "MatMul" | "FusedMatMul" | "TransposeMatMul");
+    is_product && operand < 2 && bound.axis + behind == x.rank()
 }
 
 /// The size at its place in a tuple of `depth`, and 0 elsewhere.

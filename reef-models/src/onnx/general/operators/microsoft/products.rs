@@ -75,10 +75,14 @@ pub(super) fn convolution(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value>
     named(b, call, &made)
 }
 
-/// As [`convolution`], of tensors whose channels come last; filters have them second.
+/// As [`convolution`], of tensors whose channels come last. Filters of `NhwcFusedConv` have them
+/// second. Those of `NhwcConv` have them last, as ONNX Runtime's optimizer writes them and its
+/// kernel reads them.
 pub(super) fn convolution_of_last(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let x = channels_first(b, call.get(0)?)?;
-    let made = convolved(b, call, &x, call.get(1)?)?;
+    let w = call.get(1)?;
+    let w = if call.op() == "NhwcConv" { channels_first(b, w)? } else { w.clone() };
+    let made = convolved(b, call, &x, &w)?;
     let made = biased(b, made, call.maybe(2))?;
     let mut made = channels_last(b, &made)?;
     if let Some(other) = call.maybe(3) {

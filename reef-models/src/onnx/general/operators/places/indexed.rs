@@ -1,6 +1,7 @@
 //! Operators that look up what indices say.
 
 use crate::onnx::fault::Result;
+use crate::onnx::general::bounds::after::same_size;
 use crate::onnx::general::bounds::before::real_rows;
 use crate::onnx::general::call::{Call, one};
 use crate::tensors::axes::{axis, elements, sizes_around};
@@ -149,7 +150,8 @@ fn kind(call: &Call<'_>) -> Result<ScatterKind> {
 }
 
 fn scatter_elements(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
-    let (x, indices, updates) = (call.get(0)?, call.get(1)?, call.get(2)?);
+    let x = call.get(0)?;
+    let [indices, updates] = &replacements(b, call)?;
     if x.rank() != indices.rank() || indices.dims() != updates.dims() {
         return Err(format!("updates {} at {} of {}", updates.spec, indices.spec, x.spec));
     }
@@ -159,26 +161,27 @@ fn scatter_elements(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
         indices: indices.dims().into(),
         axis: at,
     };
-    let Some(bound) = call.bound(1) else {
+    let Some(bound) = replaced_rows(b, call)? else {
         return scattered(b, [x, indices, updates], target(x), kind(call)?);
     };
     // Updates behind the real ones go to a row of their own.
     let (len, mut more) = (x.dims()[at], vec![0; x.rank()]);
     more[at] = 1;
     let longer = b.pad(x, &vec![0; x.rank()], &more, Scalar::Whole(0))?;
-    let places = elsewhere(b, indices, bound, len as i64, [len as i64].as_slice(), None)?;
+    let places = elsewhere(b, indices, &bound, len as i64, [len as i64].as_slice(), None)?;
     let made = scattered(b, [&longer, &places, updates], target(&longer), kind(call)?)?;
     b.cut(&made, at, 0, len)
 }
 
 fn scatter_nd(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
-    let (x, indices, updates) = (call.get(0)?, call.get(1)?, call.get(2)?);
+    let x = call.get(0)?;
+    let [indices, updates] = &replacements(b, call)?;
     let (target, dims) = tuples(x.dims(), indices, 0)?;
     if updates.dims() != dims {
         return Err(format!("updates {}, {dims:?} wanted", updates.spec));
     }
-    let (Some(bound), Target::Tuples { sizes, inner, tuples, .. }) = (call.bound(1), &target)
-    else {
+    let bound = replaced_rows(b, call)?;
+    let (Some(bound), Target::Tuples { sizes, inner, tuples, .. }) = (&bound, &target) else {
         return scattered(b, [x, indices, updates], target, kind(call)?);
     };
     // Updates behind the real ones go to a row of their own.
@@ -192,6 +195,37 @@ fn scatter_nd(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let made = scattered(b, [&longer, &places, updates], target, kind(call)?)?;
     let made = b.cut(&made, 0, 0, all)?;
     b.reshape(&made, x.dims().to_vec())
+}
+
+/// Places and updates of a scattering. If data decide about the numbers of both, there is space for
+/// as many as both may be.
+fn replacements(b: &mut Builder<'_>, call: &Call<'_>) -> Result<[Value; 2]> {
+    let (places, updates) = (call.get(1)?, call.get(2)?);
+    match [call.bound(1), call.bound(2)].map(|bound| bound.map(|bound| bound.axis)) {
+        [Some(axis), Some(other)]
+            if axis == other && places.dims()[axis] != updates.dims()[axis] =>
+        {
+            let most = places.dims()[axis].min(updates.dims()[axis]);
+            Ok([b.cut(places, axis, 0, most)?, b.cut(updates, axis, 0, most)?])
+        }
+        _ => Ok([places.clone(), updates.clone()]),
+    }
+}
+
+/// The number of updates of a scattering, if data decide about it: there are a place and an update
+/// for each.
+fn replaced_rows(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Option<Bound>> {
+    let (Some(places), Some(updates)) = (call.bound(1), call.bound(2)) else {
+        return Ok(call.bound(1).cloned());
+    };
+    if same_size(places, updates) {
+        return Ok(Some(places.clone()));
+    }
+    let size = b.map(Element::I64, &[&places.size, &updates.size], |w| {
+        let (places, updates) = (w.input(0), w.input(1));
+        w.bin(Binary::Min, places, updates)
+    })?;
+    Ok(Some(Bound { axis: places.axis, size }))
 }
 
 /// Places that count from the front, and `other` behind the real rows. Along axis `tuple` are those

@@ -210,12 +210,14 @@ pub(super) fn quantized(
     })
 }
 
-/// `round(x) + zero`, within the bounds of the type.
+/// `round(x) + zero`, within the bounds of the type. NaN becomes the lowest number, as in ONNX
+/// Runtime: a mask of -∞ has an infinite scale.
 pub(super) fn rounded(w: &mut Writer, x: usize, zero: usize, to: Narrow) -> usize {
     let (low, high) = (w.real(to.bounds[0]), w.real(to.bounds[1]));
     let whole = w.un(Unary::Round, x);
     let moved = w.add(whole, zero);
-    let above = w.bin(Binary::Max, moved, low);
+    let is_above = w.bin(Binary::Less, low, moved);
+    let above = w.select(is_above, moved, low);
     w.bin(Binary::Min, above, high)
 }
 

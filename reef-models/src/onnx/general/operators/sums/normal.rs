@@ -18,7 +18,7 @@ pub(in crate::onnx::general::operators) fn normalisation(
         "RMSNormalization" | "SimplifiedLayerNormalization" => one(root_mean_square(b, call)?),
         "InstanceNormalization" => one(instance(b, call)?),
         "GroupNormalization" => one(group(b, call)?),
-        "BatchNormalization" => one(batch(b, call)?),
+        "BatchNormalization" => Ok(Some(batch(b, call)?)),
         "MeanVarianceNormalization" => {
             let x = call.get(0)?;
             let usual: Vec<i64> = [0, 2, 3].into_iter().filter(|&k| k < x.rank() as i64).collect();
@@ -107,34 +107,73 @@ fn group(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     b.cast(&made, x.element())
 }
 
-/// By means and variances that training has left.
-fn batch(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+/// By means and variances that training has left. In training mode by those of the batch: then
+/// there are four more results, the running ones with the batch's part in them, and the batch's.
+fn batch(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Vec<Value>> {
     let x = call.get(0)?;
     let epsilon = call.float("epsilon", 1e-5)?;
     if !is_epsilon(epsilon) {
         return Err(format!("attribute epsilon must be at least 0, got {epsilon}"));
     }
-    call.float("momentum", 0.9)?;
+    let momentum = call.float("momentum", 0.9)?;
     call.int("spatial", 1)?;
-    if call.flag("training_mode", false)? || call.wants(1) {
-        return Err("training is not supported".into());
-    }
     let channel = |index| call.get(index).and_then(|value| by_channel(b, value, x.rank()));
     let [scale, shift, mean, variance] = [channel(1)?, channel(2)?, channel(3)?, channel(4)?];
     let all = [&scale, &shift, &mean, &variance];
-    let wide = all.iter().map(|value| b.widened(value)).collect::<Result<Vec<_>>>()?;
+    let mut wide = all.iter().map(|value| b.widened(value)).collect::<Result<Vec<_>>>()?;
+    let mut more = Vec::new();
+    if is_training(call)? {
+        let own = statistics(b, x)?;
+        for (old, new) in wide[2..].iter().zip(&own) {
+            more.push(b.map(old.element(), &[old, new], |w| {
+                let (old, new) = (w.input(0), w.input(1));
+                let (kept, taken) = (w.real(momentum), w.real(1.0 - momentum));
+                let (old, new) = (w.mul(old, kept), w.mul(new, taken));
+                w.add(old, new)
+            })?);
+        }
+        more.extend(own.clone());
+        let [mean, variance] = own;
+        (wide[2], wide[3]) = (mean, variance);
+    }
     let inverse = b.map(wide[0].element(), &[&wide[0], &wide[3]], |w| {
         let (scale, variance, epsilon) = (w.input(0), w.input(1), w.real(epsilon));
         let sum = w.add(variance, epsilon);
         let root = w.un(Unary::Sqrt, sum);
         w.div(scale, root)
     })?;
-    b.map(x.element(), &[x, &inverse, &wide[2], &wide[1]], |w| {
+    let mut results = vec![b.map(x.element(), &[x, &inverse, &wide[2], &wide[1]], |w| {
         let (x, factor, mean, shift) = (w.input(0), w.input(1), w.input(2), w.input(3));
         let centred = w.sub(x, mean);
         let scaled = w.mul(centred, factor);
         w.add(scaled, shift)
-    })
+    })?];
+    let like = call.get(3)?;
+    for value in &more {
+        let value = b.reshape(value, like.dims().to_vec())?;
+        results.push(b.cast(&value, like.element())?);
+    }
+    Ok(results)
+}
+
+/// Returns whether a `BatchNormalization` is in training mode. In operator sets before 14 its
+/// further results say so.
+fn is_training(call: &Call<'_>) -> Result<bool> {
+    Ok(call.flag("training_mode", false)? || call.wants(1))
+}
+
+/// Mean and variance of each channel, to be broadcast over batch and space.
+fn statistics(b: &mut Builder<'_>, x: &Value) -> Result<[Value; 2]> {
+    if x.rank() < 2 {
+        return Err(format!("a batch of {}", x.spec));
+    }
+    let axes: Vec<usize> = (0..x.rank()).filter(|&axis| axis != 1).collect();
+    let wide = b.widened(x)?;
+    let mean = b.mean(&wide, &axes)?;
+    let centred = b.binary(Binary::Sub, &wide, &mean)?;
+    let squares = b.binary(Binary::Mul, &centred, &centred)?;
+    let variance = b.mean(&squares, &axes)?;
+    Ok([by_channel(b, &mean, x.rank())?, by_channel(b, &variance, x.rank())?])
 }
 
 fn by_norm(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
