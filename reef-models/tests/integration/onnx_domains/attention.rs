@@ -163,6 +163,16 @@ fn tokens_see_later_ones_without_a_causal_mask() {
     assert_near(&made(0), &[2.0, 3.0, 2.0, 3.0]);
 }
 
+/// ONNX Runtime writes -1, the default, into files that it optimizes.
+#[test]
+fn smooth_softmax_is_on_at_1_alone() {
+    let keys = [singles("k", &[1, 2, 2], |_| 0.0)];
+    let made = |smooth| grouped("x", &[], &[int("smooth_softmax", smooth)], &keys);
+    assert_near(&made(-1), &[1.0, 2.0, 2.0, 3.0]);
+    assert_near(&made(0), &[1.0, 2.0, 2.0, 3.0]);
+    assert_near(&made(1), &[0.5, 1.0, 4.0 / 3.0, 2.0]);
+}
+
 /// Both queries see the first token alone, as in ONNX Runtime.
 #[test]
 fn padding_of_a_prompt_is_hidden_without_a_causal_mask() {

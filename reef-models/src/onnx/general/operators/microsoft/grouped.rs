@@ -285,7 +285,8 @@ fn shares(b: &mut Builder<'_>, call: &Call<'_>, all: &Attention, before: &Value)
         masks.adding(over_keys(b, &summand, &scores)?);
     }
     let masked = masks.of(b, scores)?;
-    let is_smooth = call.flag("smooth_softmax", false)?;
+    // ONNX Runtime writes -1, the default, into files that it optimizes.
+    let is_smooth = call.int("smooth_softmax", -1)? == 1;
     match call.maybe(11) {
         Some(sink) => with_sink(b, &masked, sink),
         None if is_smooth => {
