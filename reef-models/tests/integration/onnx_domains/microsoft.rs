@@ -526,6 +526,20 @@ fn dropout_of_a_sum_leaves_nothing_out_without_training() {
     assert!(network(&parts, &[]).unwrap_err().contains("training is not supported"));
 }
 
+#[test]
+fn norm_by_the_root_mean_square_also_gives_its_factor() {
+    let parts = [
+        node_in(MS, "SimplifiedLayerNormalization", &["x", "g"], &["y", "factor"], &[]),
+        singles("g", &[2], |_| 1.0),
+        value(11, "x", &[1, 2]),
+        value(12, "y", &[1, 2]),
+        value(12, "factor", &[1, 1]),
+    ];
+    let made = outputs(&parts, &[1, 2], Array::F32(vec![1.0, 7.0]));
+    assert_near(&made[0], &[0.2, 1.4]);
+    assert_near(&made[1], &[0.2]);
+}
+
 /// As ONNX Runtime's optimizer writes them.
 #[test]
 fn filters_have_their_channels_last_where_images_do() {

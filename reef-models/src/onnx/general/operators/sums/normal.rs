@@ -15,7 +15,7 @@ pub(in crate::onnx::general::operators) fn normalisation(
     match call.op() {
         "Softmax" | "LogSoftmax" | "Hardmax" => one(softmax(b, call)?),
         "LayerNormalization" => Ok(Some(layer(b, call)?)),
-        "RMSNormalization" | "SimplifiedLayerNormalization" => one(root_mean_square(b, call)?),
+        "RMSNormalization" | "SimplifiedLayerNormalization" => Ok(Some(root_mean_square(b, call)?)),
         "InstanceNormalization" => one(instance(b, call)?),
         "GroupNormalization" => one(group(b, call)?),
         "BatchNormalization" => Ok(Some(batch(b, call)?)),
@@ -60,13 +60,14 @@ fn layer(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Vec<Value>> {
     Ok(vec![b.cast(&made, x.element())?, mean, inverse])
 }
 
-fn root_mean_square(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+/// Results: the input by its root mean square, and the inverse of that.
+fn root_mean_square(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Vec<Value>> {
     let x = call.get(0)?;
     let axes: Vec<usize> = (call.axis(-1, x.rank())?..x.rank()).collect();
     call.int("stash_type", 1)?;
-    let [made, _] = b.by_root_mean_square(x, &axes, call.float("epsilon", 1e-5)?)?;
+    let [made, inverse] = b.by_root_mean_square(x, &axes, call.float("epsilon", 1e-5)?)?;
     let made = b.scaled(&made, call.maybe(1), None)?;
-    b.cast(&made, x.element())
+    Ok(vec![b.cast(&made, x.element())?, inverse])
 }
 
 /// One number for each channel, to be broadcast over batch and space.
