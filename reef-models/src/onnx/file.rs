@@ -302,7 +302,7 @@ fn dimensions<'a>(bytes: &'a [u8], ledger: &Ledger) -> Result<List<Dimension<'a>
     Ok(dims)
 }
 
-/// Some exporters (Paddle's) write −1 for what others leave out.
+/// Some exporters (Paddle's) write −1 or a question mark for what others leave out.
 fn dimension<'a>(bytes: &'a [u8]) -> Result<Dimension<'a>> {
     let mut size = Dimension::Open("");
     message!(bytes,
@@ -310,7 +310,7 @@ fn dimension<'a>(bytes: &'a [u8]) -> Result<Dimension<'a>> {
             -1 => Dimension::Open(""),
             fixed => Dimension::Fixed(fixed),
         },
-        2 => |v| size = Dimension::Open(v.text()?),
+        2 => |v| size = Dimension::Open(v.text().map(|name| if name == "?" { "" } else { name })?),
     );
     Ok(size)
 }

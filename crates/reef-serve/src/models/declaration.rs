@@ -352,7 +352,8 @@ impl DeclaredTensor {
         self.sizes.as_ref().is_none_or(|sizes| sizes.iter().any(open))
     }
 
-    /// Adds the sizes that `given` chooses.
+    /// Adds the sizes that `given` chooses. A name that the tensor has twice may be two sizes:
+    /// exporters are told one name for all open sizes, and no other runtime minds.
     fn choose(&self, given: &[usize], chosen: &mut ChosenSizes) -> Result<()> {
         let sizes = self.sizes.as_ref().expect("of an input");
         let wrong = |why: &str| {
@@ -365,10 +366,10 @@ impl DeclaredTensor {
         if sizes.len() != given.len() {
             return Err(wrong(""));
         }
-        for (size, &given) in sizes.iter().zip(given) {
+        for (axis, (size, &given)) in sizes.iter().zip(given).enumerate() {
             match size {
                 DeclaredSize::Fixed(size) if *size != given => return Err(wrong("")),
-                DeclaredSize::Open(name) if !name.is_empty() => {
+                DeclaredSize::Open(name) if !name.is_empty() && !sizes[..axis].contains(size) => {
                     let before = *chosen.entry(name.clone()).or_insert(given);
                     if before != given {
                         return Err(wrong(&format!(" with {name} of {before} as elsewhere")));
@@ -437,6 +438,15 @@ mod tests {
         text().check(&vec![vec![2, 0], vec![2, 0]]).unwrap();
         let said = refused(vec![vec![2, 0], vec![2, 7]]);
         assert!(said.ends_with(" with tokens of 0 as elsewhere, got [2, 7]"), "{said}");
+    }
+
+    #[test]
+    fn name_that_a_tensor_has_twice_may_be_two_sizes() {
+        let image: &[&str] = &["open", "3", "open", "open"];
+        let declaration = Declaration::new(&[("image", image), ("count", &["open"])], &[]);
+        declaration.check(&vec![vec![2, 3, 32, 48], vec![2]]).unwrap();
+        let said = declaration.check(&vec![vec![2, 3, 32, 48], vec![1]]).unwrap_err().to_string();
+        assert!(said.ends_with("with open of 2 as elsewhere, got [1]"), "{said}");
     }
 
     #[test]

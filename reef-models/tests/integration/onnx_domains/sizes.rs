@@ -3,6 +3,7 @@
 use super::{doubles, network};
 use crate::handmade::{file, int, ints, node, node_in, open, scalar, value};
 use reef_models::Model;
+use reef_models::onnx::DeclaredSize;
 use reef_op::tensor::Array;
 
 const FLOAT: i64 = 1;
@@ -16,6 +17,23 @@ fn windows() -> Vec<Vec<u8>> {
         open(11, "x", FLOAT, &["n", "1", "h", "w"]),
         open(12, "y", FLOAT, &[]),
     ]
+}
+
+/// Paddle's exporter writes it for each open size.
+#[test]
+fn question_mark_is_no_name_of_a_size() {
+    let sizes = ["?", "3", "?"];
+    let parts = [
+        node("Relu", &["x"], "y", &[]),
+        open(11, "x", FLOAT, &sizes),
+        open(12, "y", FLOAT, &sizes),
+    ];
+    let declared = Model::from_onnx(&file(21, &parts), "made").declared().unwrap();
+    let nameless = || DeclaredSize::Open(String::new());
+    assert_eq!(
+        declared.inputs[0].sizes,
+        Some(vec![nameless(), DeclaredSize::Fixed(3), nameless()])
+    );
 }
 
 #[test]
