@@ -78,7 +78,7 @@ fn fused_and_quantized_operators_have_rows_that_data_decide() {
         let known = [ones("w", &[2, 2]), scalar("s", 1.0), stored("zero", U8, &[], &[0])];
         let parts = [&known[..], nodes, &[open(12, "z", FLOAT, dims)]].concat();
         let made = made_of_rows(&parts, x);
-        made.iter().map(|number| (10.0 * number).round()).collect::<Vec<_>>()
+        made.iter().map(|number| (number * 10.0).round()).collect::<Vec<_>>()
     };
     let product = node_in(MS, "FusedMatMul", &["y", "w"], &["z"], &[]);
     assert_eq!(made(&[product], &["n", "2"]), [30.0, 30.0, 81.0, 81.0]);
