@@ -185,6 +185,17 @@ impl File<'_> {
                 return Ok(walked);
             }
         }
+        // The first size may be one of samples or of rows, and not of a batch.
+        for guess in GUESSES.into_iter().filter(|_| may_fit) {
+            if ledger.refusal().is_some() {
+                break;
+            }
+            let sizes = options.open_sizes(&graph.inputs);
+            let mut open = TensorOptions { guess, first: guess, ..sizes };
+            if let Ok(walked) = self.walk_for(file, graph, options, &mut open, ledger) {
+                return Ok(walked);
+            }
+        }
         Err(error)
     }
 

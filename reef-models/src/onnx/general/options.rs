@@ -23,8 +23,10 @@ pub(crate) struct TensorOptions {
     pub(crate) keeps_inputs: bool,
     /// Iterations after which loops that data end have ended, if the caller says so.
     pub(crate) loop_bound: Option<usize>,
-    /// Size that is taken otherwise, for all but the first, which is 1 then.
+    /// Size that is taken otherwise, for all axes but the first.
     pub(crate) guess: usize,
+    /// Size that is taken otherwise for the first axis.
+    pub(crate) first: usize,
     /// Set if a size was left open otherwise.
     pub(crate) guessed: Cell<bool>,
 }
@@ -53,6 +55,7 @@ impl Default for TensorOptions {
             keeps_inputs: false,
             loop_bound: None,
             guess: 1,
+            first: 1,
             guessed: Cell::new(false),
         }
     }
@@ -90,7 +93,7 @@ impl TensorOptions {
 
     fn guess(&self, axis: usize) -> usize {
         self.guessed.set(true);
-        if axis == 0 { 1 } else { self.guess }
+        if axis == 0 { self.first } else { self.guess }
     }
 
     /// With a size for an open axis of an input, if nothing chooses it otherwise.

@@ -540,16 +540,21 @@ impl<'a, 'o> Walk<'a, 'o> {
     ) -> Result<Option<Points>> {
         let first = operands.first().copied().flatten();
         if let (Some(x), Some(Some(bound)), "Shape" | "Size") = (first, given.first(), node.op) {
-            let is_all = node.attributes.is_empty();
+            let rank = x.rank() as i64;
+            let place = |name: &str, usual: i64| {
+                let place = int_of(node, name, outer).unwrap_or(usual);
+                let place = if place < 0 { place.saturating_add(rank) } else { place };
+                place.clamp(0, rank) as usize
+            };
+            let (from, to) = (place("start", 0), place("end", rank));
+            if node.op == "Shape" && !(from..to).contains(&bound.axis) {
+                return Ok(None); // the other sizes are known
+            }
             let of = |dims: Vec<i64>| match node.op {
-                "Shape" => (vec![dims.len()], dims),
+                "Shape" => (vec![to - from], dims[from..to].to_vec()),
                 _ => (Vec::new(), vec![dims.iter().product()]),
             };
-            return if is_all {
-                of_sizes(&self.builder, x, bound, &mut self.marks, of)
-            } else {
-                Ok(None)
-            };
+            return of_sizes(&self.builder, x, bound, &mut self.marks, of);
         }
         let mut made = Vec::new();
         for point in 0..3 {

@@ -153,6 +153,23 @@ fn shape_of_rows_that_data_decide_is_computed() {
     }
 }
 
+/// ONNX Runtime writes `start = 0` into files that it optimizes, PyTorch parts of shapes.
+#[test]
+fn part_of_a_shape_that_data_decide_is_followed() {
+    let elements = |attributes: &[Vec<u8>]| {
+        let parts = [
+            node("Shape", &["y"], "sizes", attributes),
+            node("ConstantOfShape", &["sizes"], "z", &[]),
+            open(12, "z", FLOAT, &[]),
+        ];
+        made_of_rows(&parts, [1.0, 2.0, 0.0, 3.0, 4.0, 5.0]).len()
+    };
+    assert_eq!(elements(&[int("start", 0)]), 4);
+    assert_eq!(elements(&[int("start", 0), int("end", 1)]), 2);
+    assert_eq!(elements(&[int("end", -1)]), 2);
+    assert_eq!(elements(&[int("start", -1)]), 2, "columns");
+}
+
 /// Output `z` of rows and `more` for this `x`.
 fn made_of_rows(more: &[Vec<u8>], x: [f32; 6]) -> Vec<f64> {
     let network = network(&rows(more), &[]).unwrap();

@@ -1,6 +1,6 @@
 //! Sizes that a file leaves open, and tensors without elements.
 
-use super::{doubles, network};
+use super::{doubles, network, numbers};
 use crate::handmade::{file, int, ints, node, node_in, open, scalar, value};
 use reef_models::Model;
 use reef_models::onnx::DeclaredSize;
@@ -17,6 +17,24 @@ fn windows() -> Vec<Vec<u8>> {
         open(11, "x", FLOAT, &["n", "1", "h", "w"]),
         open(12, "y", FLOAT, &[]),
     ]
+}
+
+/// Samples of a sound have no batch.
+#[test]
+fn first_size_is_another_if_it_cannot_be_1() {
+    let read = |sizes: &[&str]| {
+        let parts = [
+            numbers("pairs", &[-1, 2]),
+            node("Reshape", &["x", "pairs"], "y", &[]),
+            open(11, "x", FLOAT, sizes),
+            open(12, "y", FLOAT, &["m", "2"]),
+        ];
+        let read = Model::from_onnx(&file(21, &parts), "made").tensors_only().read();
+        read.unwrap().inputs().get(0).unwrap().1.spec.dims.clone()
+    };
+    assert_eq!(read(&["n"]), [64]);
+    assert_eq!(read(&["n", "3"]), [64, 3]);
+    assert_eq!(read(&["n", "4"]), [1, 4]);
 }
 
 /// Paddle's exporter writes it for each open size.
