@@ -88,12 +88,20 @@ fn fused_and_quantized_operators_have_rows_that_data_decide() {
     let large = node("ThresholdedRelu", &["y"], "z", &[]);
     assert_eq!(made(&[large], &["n", "2"]), [0.0, 20.0, 30.0, 51.0]);
     let sum = ["q", "s", "zero", "q", "s", "zero", "s", "zero"];
+    let shares = [int("axis", 0), int("opset", 13)];
     let nodes = [
         node("QuantizeLinear", &["y", "s", "zero"], "q", &[]),
         node_in(MS, "QLinearAdd", &sum, &["sum"], &[]),
         node("DequantizeLinear", &["sum", "s", "zero"], "z", &[]),
     ];
     assert_eq!(made(&nodes, &["n", "2"]), [20.0, 40.0, 60.0, 100.0]);
+    let nodes = [
+        node("QuantizeLinear", &["y", "s", "zero"], "q", &[]),
+        node_in(MS, "QLinearSoftmax", &["q", "s", "zero", "tenth", "zero"], &["p"], &shares),
+        scalar("tenth", 0.1),
+        node("DequantizeLinear", &["p", "tenth", "zero"], "z", &[]),
+    ];
+    assert_eq!(made(&nodes, &["n", "2"]), [1.0, 0.0, 9.0, 10.0]);
     let range = node_of("DynamicQuantizeLinear", &["y"], &["q", "step", "least"], &[]);
     let steps = [range, stored("n", FLOAT, &[], &1000f32.to_le_bytes())];
     let steps = [&steps[..], &[node("Mul", &["step", "n"], "z", &[])]].concat();

@@ -247,7 +247,6 @@ fn passed(
         "TopK" if is_only => of(at),
         "CumSum" if is_only => of(at).filter(|_| call.flag("reverse", false) == Ok(false)),
         "Softmax" | "LogSoftmax" if is_only && call.opset >= 13 => of(at),
-        "QLinearSoftmax" if is_only => of(at).filter(|_| call.axis(1, x.rank()) > Ok(at)),
         "LayerNormalization" | "RMSNormalization" | "SimplifiedLayerNormalization" if is_only => {
             of(at).filter(|_| call.axis(-1, x.rank()) > Ok(at))
         }
@@ -256,7 +255,7 @@ fn passed(
         {
             of(at).filter(|_| at + 1 < x.rank())
         }
-        "CastLike" | "DynamicQuantizeLinear" if is_only => of(at),
+        "CastLike" | "DynamicQuantizeLinear" | "QLinearSoftmax" if is_only => of(at),
         "OneHot" if is_only => {
             let new = call.axis(-1, result.rank())?;
             of(at + usize::from(new <= at))

@@ -3,6 +3,7 @@
 use super::integers::{of_columns, of_rows, product_of, requantized, scaled};
 use super::linear::{Factor, Narrow, dequantized, quantize_by_range, quantized};
 use crate::onnx::fault::{Result, unsupported};
+use crate::onnx::general::bounds::before::masked;
 use crate::onnx::general::call::{Call, one};
 use crate::onnx::general::operators::elements::activations::{negative, slope};
 use crate::onnx::general::operators::sums::pools::{average, max};
@@ -10,7 +11,7 @@ use crate::onnx::general::operators::sums::window::{channels_first, channels_las
 use crate::tensors::builder::Builder;
 use crate::tensors::expressions::Writer;
 use crate::tensors::value::Value;
-use reef_op::tensor::{Binary, Element};
+use reef_op::tensor::{Binary, Element, Scalar};
 
 pub(in crate::onnx::general::operators) fn quantized_of_microsoft(
     b: &mut Builder<'_>,
@@ -118,7 +119,10 @@ fn global_mean(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
 
 /// Along one axis; of operator sets before 13 along all from it on.
 fn softmax(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
-    let x = floats(b, call, 0)?;
+    let mut x = floats(b, call, 0)?;
+    if let Some(bound) = call.bound(0) {
+        x = masked(b, &x, bound, Scalar::Real(f64::NEG_INFINITY))?; // no share for other rows
+    }
     let is_old = call.int("opset", call.opset)? < 13;
     let at = call.axis(if is_old { 1 } else { -1 }, x.rank())?;
     let axes: Vec<usize> = if is_old { (at..x.rank()).collect() } else { vec![at] };
