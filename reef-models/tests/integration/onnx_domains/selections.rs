@@ -108,6 +108,20 @@ fn fused_and_quantized_operators_have_rows_that_data_decide() {
     assert_eq!(made(&steps, &[]), [200.0], "the range of real rows");
 }
 
+/// As torchvision's detectors of operator set 11.
+#[test]
+fn softmax_of_old_files_has_rows_that_data_decide() {
+    for axis in [0, 1] {
+        let shares = node("Softmax", &["y"], "z", &[int("axis", axis)]);
+        let parts = rows(&[shares, open(12, "z", FLOAT, &["n", "2"])]);
+        let read = Model::from_onnx(&file(11, &parts), "made").tensors_only().read().unwrap();
+        let x = Array::F32(vec![4.0, 4.0, 0.0, 9.0, 4.0, 4.0]);
+        let made = read.tensors().unwrap().execute(&[x]).unwrap();
+        // Along all axes from this one on.
+        assert_eq!(doubles(&made[0]), [[0.25; 4], [0.5; 4]][axis as usize]);
+    }
+}
+
 #[test]
 fn products_sum_over_rows_that_data_decide() {
     let attention = [

@@ -246,7 +246,7 @@ fn passed(
         "TopK" if first == 0 && call.axis(-1, x.rank())? == at => return Ok(Passed::Nothing),
         "TopK" if is_only => of(at),
         "CumSum" if is_only => of(at).filter(|_| call.flag("reverse", false) == Ok(false)),
-        "Softmax" | "LogSoftmax" if is_only && call.opset >= 13 => of(at),
+        "Softmax" | "LogSoftmax" if is_only => of(at),
         "LayerNormalization" | "RMSNormalization" | "SimplifiedLayerNormalization" if is_only => {
             of(at).filter(|_| call.axis(-1, x.rank()) > Ok(at))
         }
