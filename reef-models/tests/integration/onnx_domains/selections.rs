@@ -57,7 +57,7 @@ fn operators_of_other_rows_refuse_sizes_of_data() {
     };
     say("Mul", &["y", "two"], &[]).unwrap();
     say("Reshape", &["y", "shape"], &[]).unwrap(); // rows of two become rows of one
-    for op in ["ReduceSum", "Softmax", "Size", "NonZero"] {
+    for op in ["ReduceSum", "Softmax", "Size", "NonZero", "LpNormalization", "Mish"] {
         say(op, &["y"], &[]).unwrap();
     }
     for op in ["Hardmax", "Trilu", "Unique"] {
@@ -68,6 +68,20 @@ fn operators_of_other_rows_refuse_sizes_of_data() {
     say("Add", &["y", "x"], &[]).unwrap_err(); // of another number of rows
     say("Concat", &["y", "y"], &[int("axis", 1)]).unwrap();
     say("Concat", &["y", "y"], &[int("axis", 0)]).unwrap();
+}
+
+#[test]
+fn images_whose_number_data_decide_are_resized_to_sizes() {
+    let parts = counted(&[
+        numbers("image", &[-1, 1, 1, 2]),
+        numbers("rest", &[1, 1, 4]),
+        node("Reshape", &["y", "image"], "images", &[]),
+        node("Concat", &["n", "rest"], "sizes", &[int("axis", 0)]),
+        node("Resize", &["images", "", "", "sizes"], "z", &[]),
+        open(12, "z", FLOAT, &["n", "1", "1", "4"]),
+    ]);
+    let made = made_of_rows(&parts, [1.0, 2.0, 0.0, 3.0, 4.0, 5.0]);
+    assert_eq!(made, [1.0, 1.0, 2.0, 2.0, 4.0, 4.0, 5.0, 5.0]);
 }
 
 /// Operators that ONNX Runtime's optimizer and quantizer put in the place of others.

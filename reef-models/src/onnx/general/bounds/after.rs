@@ -110,6 +110,8 @@ const OF_BATCHES: &[&str] = &[
     "GroupNormalization",
     "InstanceNormalization",
     "LRN",
+    "LinearClassifier",
+    "LinearRegressor",
     "LpPool",
     "MaxPool",
     "NhwcConv",
@@ -118,7 +120,13 @@ const OF_BATCHES: &[&str] = &[
     "QLinearAveragePool",
     "QLinearConv",
     "QLinearGlobalAveragePool",
+    "SVMClassifier",
+    "SVMRegressor",
+    "Scaler",
     "SpaceToDepth",
+    "TreeEnsemble",
+    "TreeEnsembleClassifier",
+    "TreeEnsembleRegressor",
 ];
 
 /// Operators that compute each row of their first operand, a matrix or several, by itself.
@@ -232,7 +240,9 @@ fn passed(
         op if ELEMENTWISE.contains(&op) => elementwise(call, given, result).and_then(of),
         // Statistics of a batch in training mode are of all its rows.
         "BatchNormalization" if call.flag("training_mode", false)? || call.wants(1) => None,
-        op if OF_BATCHES.contains(&op) && is_only => of(0).filter(|_| at == 0),
+        op if OF_BATCHES.contains(&op) && is_only => {
+            of(0).filter(|_| at == 0 && x.rank() > 1 && result.dims()[0] == x.dims()[0])
+        }
         "FusedConv" | "NhwcFusedConv" if is_same(given, result.rank(), 2) => {
             of(0).filter(|_| at == 0 && first == 0)
         }
@@ -256,6 +266,7 @@ fn passed(
             of(at).filter(|_| at + 1 < x.rank())
         }
         "CastLike" | "DynamicQuantizeLinear" | "QLinearSoftmax" if is_only => of(at),
+        "LpNormalization" if is_only => of(at).filter(|_| call.axis(-1, x.rank()) != Ok(at)),
         "OneHot" if is_only => {
             let new = call.axis(-1, result.rank())?;
             of(at + usize::from(new <= at))

@@ -49,7 +49,9 @@ pub(in crate::onnx::general::operators) fn parts_at(
             .values()
             .to_i64()
             .iter()
-            .map(|&place| axis(place, size))
+            .map(|&place| {
+                axis(place, size).map_err(|_| format!("an index must be below {size}, got {place}"))
+            })
             .collect::<Result<_>>()?;
         let made = b.pick_axis(x, at, places)?;
         return b.reshape(&made, dims);

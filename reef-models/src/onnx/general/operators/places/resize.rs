@@ -1,10 +1,12 @@
 //! Tensors at another resolution, one axis after the other.
 
 use crate::onnx::fault::Result;
+use crate::onnx::general::bounds::after::same_size;
+use crate::onnx::general::bounds::points::whole;
 use crate::onnx::general::call::{Call, one};
 use crate::tensors::axes::{axis, elements, sizes_around};
 use crate::tensors::builder::Builder;
-use crate::tensors::value::Value;
+use crate::tensors::value::{Bound, Value};
 use reef_op::tensor::{Array, Element, Truth, View};
 
 pub(in crate::onnx::general::operators) fn resize(
@@ -275,6 +277,21 @@ impl Plan {
     }
 }
 
+/// Sizes that operand 3 asks for. Data may decide about one of them if it is that of the tensor.
+fn sizes(call: &Call<'_>) -> Result<Option<Vec<f64>>> {
+    let (Some(points), Some(bound)) = (call.points(3), call.bound(0)) else {
+        return call.reals(3);
+    };
+    let [least, most, marked] = points.each_ref().map(whole);
+    let own = marked.get(bound.axis).and_then(|mark| call.marks.get(mark));
+    let is_same = |size: &Value| same_size(bound, &Bound { axis: 0, size: size.clone() });
+    let is_fixed = |axis: usize| axis == bound.axis || least[axis] == most[axis];
+    if call.ints("axes")?.is_some() || !own.is_some_and(is_same) || !(0..most.len()).all(is_fixed) {
+        return call.reals(3);
+    }
+    Ok(call.upper_bounds(3)?.map(|list| list.iter().map(|&size| size as f64).collect()))
+}
+
 /// The axes that change, by factors or by new sizes. Operand 1 is a part of the tensor if the node
 /// `cuts`; other modes do not read it.
 fn axes(call: &Call<'_>, old: bool, cuts: bool) -> Result<Vec<Axis>> {
@@ -288,7 +305,7 @@ fn axes(call: &Call<'_>, old: bool, cuts: bool) -> Result<Vec<Axis>> {
         Some(list) => Some(list.iter().map(|&scale| f64::from(scale)).collect()),
         None => some(call.reals(if old { 1 } else { 2 })?),
     };
-    let sizes = if old { None } else { some(call.reals(3)?) };
+    let sizes = if old { None } else { some(sizes(call)?) };
     let roi = match call.maybe(1) {
         Some(_) if !old && cuts => some(call.reals(1)?),
         _ => None,
