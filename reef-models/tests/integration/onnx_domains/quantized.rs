@@ -1,7 +1,7 @@
 //! Numbers of few bits.
 
 use super::{assert_near, doubles, network, outputs};
-use crate::handmade::{int, ints, node, node_in, node_of, open, scalar, stored};
+use crate::handmade::{float, int, ints, node, node_in, node_of, open, scalar, stored};
 use reef_op::tensor::{Array, Element, Half};
 
 const MS: &str = "com.microsoft";
@@ -55,6 +55,22 @@ fn nan_becomes_the_lowest_number() {
         let x = Array::F32(vec![f32::NEG_INFINITY, 5.0]);
         assert_eq!(outputs(&between(&nodes, FLOAT, &["2"]), &[2], x).remove(0), want);
     }
+}
+
+#[test]
+fn factor_of_a_quantized_product_is_one_of_its_scale() {
+    let operands = ["x", "one", "z", "w", "one", "zw", "c", "one", "z"];
+    let nodes = [
+        node_in(MS, "QGemm", &operands, &["y"], &[float("alpha", 0.5)]),
+        scalar("one", 1.0),
+        stored("z", U8, &[], &[0]),
+        stored("zw", I8, &[], &[0]),
+        stored("w", I8, &[1, 1], &[3]),
+        stored("c", I32, &[1], &10i32.to_le_bytes()),
+    ];
+    let graph = between(&nodes, U8, &["1", "1"]);
+    let made = outputs(&graph, &[1, 1], Array::U8(vec![2])).remove(0);
+    assert_eq!(made, Array::U8(vec![8]));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::integers::{of_columns, of_rows, product_of, requantized, scaled};
 use super::linear::{Factor, Narrow, dequantized, quantize_by_range, quantized};
-use crate::onnx::fault::{Result, unsupported};
+use crate::onnx::fault::Result;
 use crate::onnx::general::bounds::before::masked;
 use crate::onnx::general::call::{Call, one};
 use crate::onnx::general::operators::elements::activations::{negative, slope};
@@ -164,9 +164,13 @@ fn gemm(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
         let made = scaled(b, &sum, [&scale_x, &scale_y], None)?;
         return b.with_number(Binary::Mul, &made, alpha);
     }
-    if alpha != 1.0 {
-        return Err(unsupported(&format!("attribute alpha = {alpha} of a quantized result is")));
-    }
+    let scale_x = match alpha {
+        1.0 => scale_x,
+        alpha => {
+            let scale_x = b.with_number(Binary::Mul, call.get(1)?, alpha)?;
+            Factor::of(b, &scale_x)?
+        }
+    };
     let scale = Factor::of(b, call.get(7)?)?;
     let to = Narrow::of(call.maybe(8).unwrap_or(&x).element())?;
     let zero = zero(b, call, 8)?;
