@@ -160,21 +160,22 @@ fn products_sum_over_rows_that_data_decide() {
 /// As PyTorch writes `masked_scatter`: the updates are the first numbers of a source.
 #[test]
 fn places_have_as_many_updates_as_there_are() {
-    let parts = [
-        node("NonZero", &["x"], "by_axis", &[]),
-        node("Transpose", &["by_axis"], "y", &[]),
+    let places =
+        [node("NonZero", &["x"], "by_axis", &[]), node("Transpose", &["by_axis"], "y", &[])];
+    let updates = counted(&[
         singles("source", &[4], |k| 10.0 * (k as f32 + 1.0)),
         node("Slice", &["source", "begin", "n"], "new", &[]),
         node("ScatterND", &["x", "y", "new"], "z", &[]),
         value(11, "x", &[3, 2]),
         value(12, "z", &[3, 2]),
-    ];
+    ]);
+    let parts = [&places[..], &updates].concat();
     for (x, want) in [
         ([1.0, 0.0, 0.0, 2.0, 0.0, 0.0], [10.0, 0.0, 0.0, 20.0, 0.0, 0.0]),
         ([0.0; 6], [0.0; 6]),
         ([0.0, 1.0, 1.0, 1.0, 0.0, 1.0], [0.0, 10.0, 20.0, 30.0, 0.0, 40.0]),
     ] {
-        let made = outputs(&counted(&parts), &[3, 2], Array::F32(x.to_vec())).remove(0);
+        let made = outputs(&parts, &[3, 2], Array::F32(x.to_vec())).remove(0);
         assert_eq!(doubles(&made), want);
     }
 }
