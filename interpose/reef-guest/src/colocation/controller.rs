@@ -405,8 +405,10 @@ impl Controller {
         self.state = State::Alone(now);
     }
 
-    /// Begins a check of the last late iterations in sequence.
+    /// Begins a check of the last late iterations in sequence, which is the only one of these: a
+    /// restart of the program, or other peers, may end it.
     fn begin_check(&mut self, now: u64) {
+        self.balances.forget_chance();
         self.begin_alone(now);
         self.check = Some(Mean::default());
     }
@@ -444,8 +446,6 @@ impl Controller {
             self.state = State::Colocated(add_cost(now, cost, INTERVALS[0]));
         } else if self.is_wide {
             self.narrow(now);
-        } else {
-            self.balances.forget_chance();
         }
     }
 

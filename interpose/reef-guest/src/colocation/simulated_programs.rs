@@ -553,6 +553,30 @@ fn program_that_starts_again_begins_with_its_last_part() {
     }
 }
 
+/// A real-time program next to which all passes, and which ends while its last iterations are
+/// checked: they say nothing of the next process.
+#[test]
+fn program_that_ends_in_a_check_begins_with_all_gates_open() {
+    let mut plant = Plant::new(3, 2e6, 0.02);
+    let mut pairs = Pairs::new(slo(1.1), plant.now);
+    pairs.turn_to(vec![1], |_| false, plant.now);
+    plant.drive(pairs.current_mut(), 10.0, 1.0);
+    let iterate = |plant: &mut Plant, pairs: &mut Pairs| {
+        let duty = pairs.current().duty();
+        let (iteration, _) = plant.iteration(f64::from(duty) / 1e6);
+        pairs.current_mut().note(&[iteration], plant.now, duty, plant.work as u64);
+        pairs.current().duty()
+    };
+    assert!((0..10_000).any(|_| iterate(&mut plant, &mut pairs) == 1_000_000), "all passes");
+    plant.base *= 1.5;
+    assert!((0..10).any(|_| iterate(&mut plant, &mut pairs) == 0), "they are checked");
+    pairs.forget_alone();
+    pairs.start_again(plant.now);
+    plant.base /= 1.5;
+    let first = (0..10_000).map(|_| iterate(&mut plant, &mut pairs)).find(|duty| *duty > 0);
+    assert_eq!(first, Some(1_000_000));
+}
+
 #[test]
 fn peers_that_are_gone_make_room() {
     let mut pairs = Pairs::new(slo(1.1), 0);
