@@ -44,7 +44,10 @@ pub(crate) fn check_server(option: &str, text: &str) -> Result<(), Usage> {
         Some(path) => !path.is_empty(),
         None => {
             let host = after(["tls:", "tcp:"]).unwrap_or(text).rsplit_once(':');
-            host.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+            let is_bare_v6 =
+                |host: &str| host.contains(':') && !(host.starts_with('[') && host.ends_with(']'));
+            let is_host = |host: &str| !host.is_empty() && !is_bare_v6(host);
+            host.is_some_and(|(host, port)| is_host(host) && port.parse::<u16>().is_ok())
         }
     };
     if is_address {

@@ -850,6 +850,7 @@ fn wrong_address_or_file_of_a_server_is_refused() {
         (&["--remote", "gpu-server"][..], forms),
         (&["--remote", ""], forms),
         (&["--remote", "tls:gpu-server:99999"], forms),
+        (&["--remote", "::1:7733"], forms),
         (&["--remote", "unix:"], forms),
         (&["--remote", "unix:/x", "--remote-ca", "/nowhere"], "--remote-ca /nowhere: No such file"),
         (&["--remote", "unix:/x", "--token-file", "/nowhere"], "--token-file /nowhere: No such"),
