@@ -225,6 +225,8 @@ fn a_case_is_refused_for_what_its_network_has() {
     assert!(verify(&["/nowhere"]).starts_with("/nowhere: No such file"));
     let said = verify(&[&none, "--tolerance", "0.5"]);
     assert!(said.ends_with("--scales and --tolerance go without --against onnx-tests"), "{said}");
+    let said = verify(&[&none, "--loop-bound", "5"]);
+    assert!(said.contains("--loop-bound, --scales"), "{said}");
     let said = verify(&[&folder.path(""), "--filter", "nothing"]);
     assert_eq!(said, "--filter nothing: no test has this in its name");
 }

@@ -83,7 +83,7 @@ fn tolerance(text: &str) -> Result<f64, String> {
 pub(crate) fn run(args: &Args) -> Result<()> {
     match args.against {
         Reference::OnnxTests if args.is_about_reference() => {
-            let options = "--json, --size, --shape, --scales and --tolerance";
+            let options = "--json, --size, --shape, --loop-bound, --scales and --tolerance";
             Err(Usage(format!("{options} go without --against onnx-tests")).into())
         }
         Reference::OnnxTests => onnx_tests::run::run(&onnx_tests::run::Args {
