@@ -303,7 +303,7 @@ class Table:
         self.path, self.has_lengths, self.rows, self.alone = path, has_lengths, [], {}
         self.lengths = collections.defaultdict(list)
 
-    def add(self, pair, way, rt, be, alone, samples=(), watts=float("nan")):
+    def add(self, pair, way, rt, be, alone, samples=(), watts=float("nan"), is_new=True):
         first, second = pair.split("+")
         plain, other, nan = self.alone.get((False, first)), self.alone.get((False, second)), float("nan")
         is_pair = other and way.kind[0] != "alone"
@@ -311,7 +311,7 @@ class Table:
         target, key = way.target, (first, way.is_mps, way.threads[1])
         lengths = [figures.lengths(one["marks"]) for one in (rt, alone)]
         self.lengths[pair, way.text] += lengths[0]
-        self.lengths[key] += lengths[1]
+        self.lengths[key] += lengths[1] if is_new else []
         values = [rt["p50"], rt["p99"], rt["p50"] / alone["p50"], rt["p99"] / alone["p99"], rt["p999"] / alone["p99"]]
         values += [rt["p99"] / plain["p99"] if plain else nan, both.kept() if both else nan]
         values += [both.standstill() if both else nan, watts, both.begin() if both else nan]
@@ -329,13 +329,14 @@ class Table:
             pathlib.Path(self.path).write_text(json.dumps(self.rows, indent=1))
 
     def add_alone(self, session, pair, way):
+        is_new = (way.is_mps, pair.split("+")[0]) not in self.alone
         for name, program in zip(pair.split("+"), session.both(pair, way)):
             key = (way.is_mps, name)
             if key not in self.alone and not (way.is_mps and program is session.both(pair, way)[1]):
                 self.alone[key] = session.alone(program, session.args.seconds)
         first, second = pair.split("+")
         one = self.alone[(way.is_mps, first)]
-        self.add(pair, way, one, self.alone.get((False, second)), one)
+        self.add(pair, way, one, self.alone.get((False, second)), one, is_new=is_new)
 
     def repeated(self):
         """Prints the median of repetitions, and the least and the greatest."""
