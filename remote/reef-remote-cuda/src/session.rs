@@ -22,7 +22,7 @@ use std::collections::HashMap;
 use std::ffi::CString;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Time within which the server must answer.
@@ -128,10 +128,18 @@ fn open() -> Result<Session, String> {
         link.emulated(line).map_err(|e| Error::Broken(format!("emulated line: {e}")))
     };
     let (from, of_moved) = (address.clone(), tls.clone());
-    let dial = move || made(address.connect(CONNECT_TIMEOUT, tls.as_ref())?);
+    let is_near = Arc::new(AtomicBool::new(false));
+    let was_near = is_near.clone();
+    let dial = move || {
+        let link = address.connect(CONNECT_TIMEOUT, tls.as_ref())?;
+        is_near.store(link.is_loopback(), Ordering::Relaxed);
+        made(link)
+    };
     let mut options = ClientOptions::new(SCHEMA, dial);
-    options.dial_moved =
-        Some(Box::new(move |to| made(from.follow(to, CONNECT_TIMEOUT, of_moved.as_ref())?)));
+    options.dial_moved = Some(Box::new(move |to| {
+        let is_near = was_near.load(Ordering::Relaxed);
+        made(from.follow(to, is_near, CONNECT_TIMEOUT, of_moved.as_ref())?)
+    }));
     options.token = token;
     options.program = program();
     let windows: Vec<u64> = WINDOW_SLOTS.into_iter().filter(|slot| keep_window(*slot)).collect();

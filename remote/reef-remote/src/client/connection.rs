@@ -22,7 +22,7 @@ use serde::de::DeserializeOwned;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Time within which a server must accept a connection.
@@ -88,10 +88,18 @@ impl Connection {
             }
         };
         let (from, of_moved) = (address.clone(), tls.clone());
-        let dial = move || made(address.connect(CONNECT_TIMEOUT, tls.as_ref())?);
+        let is_near = Arc::new(AtomicBool::new(false));
+        let was_near = is_near.clone();
+        let dial = move || {
+            let link = address.connect(CONNECT_TIMEOUT, tls.as_ref())?;
+            is_near.store(link.is_loopback(), Ordering::Relaxed);
+            made(link)
+        };
         let mut wire = ClientOptions::new(schema(), dial);
-        wire.dial_moved =
-            Some(Box::new(move |to| made(from.follow(to, CONNECT_TIMEOUT, of_moved.as_ref())?)));
+        wire.dial_moved = Some(Box::new(move |to| {
+            let is_near = was_near.load(Ordering::Relaxed);
+            made(from.follow(to, is_near, CONNECT_TIMEOUT, of_moved.as_ref())?)
+        }));
         wire.token = options.token_file.as_deref().map(token).transpose()?;
         let request = Request { device: options.device.clone(), is_migrated: false };
         wire.request = codec::write(&request).map_err(of_wire)?;

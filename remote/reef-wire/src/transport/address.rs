@@ -76,12 +76,20 @@ impl Address {
 
     /// Connects to the place of a session that has moved, as its server names it, for a client that
     /// came by this address. The server may be hostile: a client by TCP goes to no socket or memory
-    /// of its own machine, to a loopback address only from one, and from TLS only to TLS.
+    /// of its own machine, to a loopback address only from one, and from TLS only to TLS. `is_near`
+    /// is whether it came from one: [`Link::is_loopback`] of its connection to this address, whose
+    /// name may have another meaning by now.
     ///
     /// # Errors
     ///
     /// `Refused` for such a place, which gets no byte; the errors of [`connect`](Self::connect).
-    pub fn follow(&self, to: &str, timeout: Duration, tls: Option<&TlsClient>) -> Result<Link> {
+    pub fn follow(
+        &self,
+        to: &str,
+        is_near: bool,
+        timeout: Duration,
+        tls: Option<&TlsClient>,
+    ) -> Result<Link> {
         let to: Self = to.parse()?;
         let refused =
             |why: &str| Err(Error::Refused(format!("the session has moved to {to}, {why}")));
@@ -89,11 +97,12 @@ impl Address {
             (Self::Unix(_) | Self::Shared(_), _) => to.connect(timeout, tls),
             (_, Self::Unix(_) | Self::Shared(_)) => refused("a socket of this machine"),
             (Self::Tls(_), Self::Tcp(_)) => refused("without TLS"),
-            _ => to.dial(timeout, tls, self.is_local()),
+            _ => to.dial(timeout, tls, is_near),
         }
     }
 
-    /// As [`connect`](Self::connect). Without `may_be_loopback` loopback addresses are refused.
+    /// As [`connect`](Self::connect). Without `may_be_loopback` loopback addresses are left out, and
+    /// a name that has no others is refused.
     fn dial(
         &self,
         timeout: Duration,
@@ -133,18 +142,20 @@ impl Address {
 
     fn tcp(&self, at: &str, timeout: Duration, may_be_loopback: bool) -> Result<TcpStream> {
         let failed = |e: &std::io::Error| self.failed(e);
-        let mut last = std::io::Error::other("the name has no address");
+        let mut last = None;
         for address in at.to_socket_addrs().map_err(|e| failed(&e))? {
             if !may_be_loopback && is_loopback(address.ip()) {
                 let text = format!("the session has moved to {self}, a loopback address");
-                return Err(Error::Refused(text));
+                last.get_or_insert(Error::Refused(text));
+                continue;
             }
             match TcpStream::connect_timeout(&address, timeout) {
                 Ok(stream) => return Ok(stream),
-                Err(error) => last = error,
+                Err(error) => last = Some(failed(&error)),
             }
         }
-        Err(failed(&last))
+        let none = || failed(&std::io::Error::other("the name has no address"));
+        Err(last.unwrap_or_else(none))
     }
 
     /// True if no other machine can reach it: a socket or memory of this one, or a loopback address
@@ -223,8 +234,8 @@ mod tests {
         }
     }
 
-    fn follow(from: &str, to: &str) -> Result<Link> {
-        from.parse::<Address>().unwrap().follow(to, TIMEOUT, None)
+    fn follow(from: &str, is_near: bool, to: &str) -> Result<Link> {
+        from.parse::<Address>().unwrap().follow(to, is_near, TIMEOUT, None)
     }
 
     #[test]
@@ -236,19 +247,22 @@ mod tests {
         let loopback = hosts.map(|host| format!("{host}:{port}"));
         let sockets = ["unix:/run/reef.sock", "shm:/run/reef.sock"].map(String::from);
         for to in loopback.iter().chain(&sockets) {
-            let refused = follow("192.0.2.1:7733", to).unwrap_err();
+            let refused = follow("192.0.2.1:7733", false, to).unwrap_err();
             assert!(matches!(refused, Error::Refused(_)), "{to}: {refused}");
         }
         for to in &sockets {
-            let refused = follow("127.0.0.1:7733", to).unwrap_err();
+            let refused = follow("127.0.0.1:7733", true, to).unwrap_err();
             assert!(matches!(refused, Error::Refused(_)), "{to}: {refused}");
         }
-        let refused = follow("tls:127.0.0.1:7733", &loopback[0]).unwrap_err();
+        let refused = follow("tls:127.0.0.1:7733", true, &loopback[0]).unwrap_err();
         assert!(refused.to_string().contains("without TLS"), "{refused}");
         let none = listener.accept().unwrap_err();
         assert_eq!(none.kind(), ErrorKind::WouldBlock, "a port of the machine had a connection");
-        for from in ["127.0.0.1:7733", "[::1]:7733", "unix:/run/reef.sock"] {
-            follow(from, &loopback[0]).unwrap();
+        // The name of a machine is often that of a loopback address there.
+        for from in ["127.0.0.1:7733", "[::1]:7733", "this-machine:7733"] {
+            assert!(follow(from, true, &loopback[0]).unwrap().is_loopback());
         }
+        follow("unix:/run/reef.sock", false, &loopback[0]).unwrap();
+        assert!(!Link::unix(UnixStream::pair().unwrap().0).unwrap().is_loopback());
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,5 +70,11 @@ impl Link {
     pub fn spin_for(mut self, time: Duration) -> Self {
         self.receive.spin_for(time);
         self
+    }
+
+    /// Returns whether the other end is a loopback address of this machine. A UNIX socket has none.
+    pub fn is_loopback(&self) -> bool {
+        let peer = self.peer.parse::<SocketAddr>();
+        peer.is_ok_and(|peer| peer.ip().to_canonical().is_loopback())
     }
 }
