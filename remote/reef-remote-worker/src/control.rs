@@ -18,16 +18,17 @@ const MAX_LEN: usize = 16 << 10;
 /// Message of a server to a worker.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToWorker {
-    /// A client's connection, which comes along. A new session gets this name.
-    Arrived { hello: Hello, name: [u8; 16], is_tcp: bool },
+    /// A client's connection, which comes along, and the client's end. A new session gets this
+    /// name.
+    Arrived { hello: Hello, name: [u8; 16], is_tcp: bool, peer: String },
     /// The worker must say its status.
     Ask,
     /// The session must end, and its client is told why.
     End(String),
     /// Answer to a reservation: whether there is room for it.
     Reserved(bool),
-    /// The server has taken notice of what the worker said.
-    Noted,
+    /// The server has heard what the worker said: whether it takes notice.
+    Noted(bool),
 }
 
 /// Message of a worker to its server.

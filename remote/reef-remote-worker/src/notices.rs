@@ -17,7 +17,8 @@ pub(crate) struct Notices(Arc<State>);
 #[derive(Debug)]
 struct State {
     control: OwnedFd,
-    known: Mutex<u64>,
+    /// Number of answers, and the last one.
+    known: Mutex<(u64, bool)>,
     changed: Condvar,
 }
 
@@ -27,9 +28,11 @@ impl Notices {
         Self(Arc::new(State { control, known: Mutex::default(), changed: Condvar::new() }))
     }
 
-    /// Notes that the server knows what it was told last.
-    pub(crate) fn noted(&self) {
-        *lock(&self.0.known) += 1;
+    /// Notes whether the server takes notice of what it was told last.
+    pub(crate) fn noted(&self, is_taken: bool) {
+        let mut known = lock(&self.0.known);
+        *known = (known.0 + 1, is_taken);
+        drop(known);
         self.0.changed.notify_all();
     }
 
@@ -46,12 +49,36 @@ impl Notices {
     /// Returns whether the server has taken notice.
     fn tell(&self, message: &FromWorker) -> bool {
         let known = lock(&self.0.known);
-        let before = *known;
+        let before = known.0;
         if control::send(&self.0.control, message, None).is_err() {
             return false;
         }
-        let is_old = |known: &mut u64| *known == before;
+        let is_old = |known: &mut (u64, bool)| known.0 == before;
         let waited = self.0.changed.wait_timeout_while(known, NOTICE_TIMEOUT, is_old);
-        *waited.unwrap_or_else(|poisoned| poisoned.into_inner()).0 != before
+        let (number, is_taken) = *waited.unwrap_or_else(|poisoned| poisoned.into_inner()).0;
+        number != before && is_taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    #[test]
+    fn server_may_take_no_notice() {
+        let (near, far) = control::pair().unwrap();
+        let notices = Notices::new(near);
+        for is_taken in [true, false] {
+            let key = Key::make().unwrap();
+            let known = thread::scope(|scope| {
+                scope.spawn(|| {
+                    control::receive::<FromWorker>(&far).unwrap();
+                    notices.noted(is_taken);
+                });
+                notices.adopted([7; 16], key)
+            });
+            assert_eq!(known, is_taken);
+        }
     }
 }

@@ -6,7 +6,7 @@ use crate::cage::limits::limit;
 use crate::control::{self, ToWorker};
 use crate::driver::Driver;
 use crate::notices::Notices;
-use crate::session::{Opened, Sessions};
+use crate::session::{Opened, Sessions, link};
 use crate::state::printed::Printed;
 use crate::state::quota::Quota;
 use rustix::process::{Signal, getpid, getppid, kill_process, set_parent_process_death_signal};
@@ -43,11 +43,12 @@ pub fn run_worker(args: impl Iterator<Item = OsString>) -> Result<(), String> {
     let sessions = Arc::new(Sessions::new(opened, Some(quota.clone()), notices.clone()));
     while let Ok((message, connection)) = control::receive(&control) {
         match (message, connection) {
-            (ToWorker::Arrived { hello, name, is_tcp }, Some(connection)) => {
+            (ToWorker::Arrived { hello, name, is_tcp, peer }, Some(connection)) => {
                 let (sessions, last) = (sessions.clone(), last.clone());
                 let serve = move || {
                     let is_new = hello.session().is_none();
-                    let served = sessions.serve(connection, is_tcp, &hello, name);
+                    let link = link(connection, is_tcp, peer);
+                    let served = link.and_then(|link| sessions.serve(link, &hello, name));
                     if let (Err(error), Some(_)) = (&served, std::env::var_os("REEF_LOG")) {
                         eprintln!("reef: worker: {error}");
                     }
@@ -65,7 +66,7 @@ pub fn run_worker(args: impl Iterator<Item = OsString>) -> Result<(), String> {
             (ToWorker::Reserved(is_granted), _) => {
                 quota.answer(is_granted);
             }
-            (ToWorker::Noted, _) => notices.noted(),
+            (ToWorker::Noted(is_taken), _) => notices.noted(is_taken),
             (ToWorker::Ask, _) => {
                 let _ = control::send(&control, &sessions.status(), None); // as below
             }

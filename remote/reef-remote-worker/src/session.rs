@@ -67,15 +67,7 @@ impl Sessions {
     /// # Errors
     ///
     /// Why the session has ended, or that there was none.
-    pub(crate) fn serve(
-        &self,
-        socket: OwnedFd,
-        is_tcp: bool,
-        hello: &Hello,
-        name: [u8; 16],
-    ) -> Result<()> {
-        let link = if is_tcp { Link::tcp(socket.into()) } else { Link::unix(socket.into()) };
-        let link = link.map_err(|e| Error::Broken(e.to_string()))?;
+    pub(crate) fn serve(&self, link: Link, hello: &Hello, name: [u8; 16]) -> Result<()> {
         if hello.session().is_none() {
             let _ = self.current.name.set(name); // it is the first one
         }
@@ -107,6 +99,16 @@ impl Sessions {
             endpoint.end(Error::Ended(why));
         }
     }
+}
+
+/// Makes a link of a socket, with the end of the client: of TLS the socket is one to the server.
+///
+/// # Errors
+///
+/// Errors of the system.
+pub(crate) fn link(socket: OwnedFd, is_tcp: bool, peer: String) -> Result<Link> {
+    let link = if is_tcp { Link::tcp(socket.into()) } else { Link::unix(socket.into()) };
+    Ok(Link { peer, ..link.map_err(|e| Error::Broken(e.to_string()))? })
 }
 
 /// The driver, or why there is none, and what the server says of the client.
@@ -257,5 +259,19 @@ impl Handler for Reader {
             return Ok(());
         }
         self.queue.push(message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream;
+
+    /// Moves of the session go by it.
+    #[test]
+    fn connection_by_the_server_has_the_end_of_its_client() {
+        let (near, _far) = UnixStream::pair().unwrap();
+        let peer = "192.0.2.1:5";
+        assert_eq!(link(near.into(), false, peer.into()).unwrap().peer, peer);
     }
 }

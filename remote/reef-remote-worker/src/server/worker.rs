@@ -171,9 +171,10 @@ impl Worker {
     ///
     /// The process has ended, or reads no messages.
     pub(super) fn hand(&self, greeted: Greeted, hello: Hello, name: [u8; 16]) -> io::Result<()> {
-        *lock(&self.peer) = greeted.peer().to_owned();
+        let peer = greeted.peer().to_owned();
+        lock(&self.peer).clone_from(&peer);
         let (socket, is_tcp, bridge) = greeted.into_socket()?;
-        let message = ToWorker::Arrived { hello, name, is_tcp };
+        let message = ToWorker::Arrived { hello, name, is_tcp, peer };
         control::offer(&self.control, &message, Some(socket.as_fd()))?;
         if let Some(bridge) = bridge {
             self.bridges.replace(name, bridge);
@@ -181,19 +182,17 @@ impl Worker {
         Ok(())
     }
 
-    /// Reads the process's messages until it has ended, or `notice` returns that one may not be.
+    /// Reads the process's messages until it has ended. `notice` returns whether it takes notice.
     pub(super) fn listen(&self, mut notice: impl FnMut(Notice) -> bool) {
         while let Ok((message, _)) = control::receive(&self.control) {
             match message {
                 FromWorker::Adopted { name, key } => {
-                    if !notice(Notice::Adopted(name, key)) {
-                        return;
-                    }
-                    let _ = control::send(&self.control, &ToWorker::Noted, None); // it has ended
+                    let noted = ToWorker::Noted(notice(Notice::Adopted(name, key)));
+                    let _ = control::send(&self.control, &noted, None); // it has ended
                 }
                 FromWorker::Moved { name, moved } => {
-                    notice(Notice::Moved(name, moved));
-                    let _ = control::send(&self.control, &ToWorker::Noted, None); // as above
+                    let noted = ToWorker::Noted(notice(Notice::Moved(name, moved)));
+                    let _ = control::send(&self.control, &noted, None); // as above
                 }
                 FromWorker::Status(new) => {
                     let mut status = lock(&self.status);

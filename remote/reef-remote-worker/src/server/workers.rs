@@ -268,7 +268,7 @@ impl Shared {
         worker.listen(|notice| match notice {
             // A worker may be in its client's hand: it brings one session, and knows the name of no
             // other one.
-            Notice::Adopted(..) if names.len() > 1 => true,
+            Notice::Adopted(..) if names.len() > 1 => false,
             Notice::Adopted(name, key) => {
                 let is_adopted = self.adopt(name, key, worker);
                 names.extend(is_adopted.then_some(name));
