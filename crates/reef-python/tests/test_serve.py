@@ -15,6 +15,7 @@ from unittest import mock
 
 import numpy as np
 from reef.serve import _phase
+from reef.serve._run import _forget_frames
 from reef.serve._tensors import Spec
 
 DRIVER = os.environ.get("REEF_TEST_FAKE_DRIVER")
@@ -110,6 +111,9 @@ PLACES = """
 import ctypes, json
 import reef.serve
 
+def fail(x):
+    raise ValueError("no")
+
 class Places(reef.serve.Model):
     device_memory = True
     inputs = {"x": ("FP32", [-1, 2])}
@@ -124,6 +128,11 @@ class Places(reef.serve.Model):
         self.opened = x.address - 8
         if request.id == "raise":
             raise ValueError("no")
+        if request.id == "raise another":
+            try:
+                fail(x)
+            except ValueError as error:
+                raise RuntimeError("another") from error
         numbers = (ctypes.c_float * 6).from_address(x.address)
         return {"said": json.dumps([place, x.address, x.datatype, list(numbers)])}
 
@@ -423,13 +432,13 @@ class Serve(unittest.TestCase):
         self.assertTrue(daemon.receive()[0]["device_memory"])
         head = {"type": "infer", "request": 1, "class": "be", "timeout_us": 10**7, "outputs": ["said"]}
 
-        def ask(id, process=None):
-            """Asks with an input in memory of a process, or with bytes."""
+        def ask(id, process=None, more=()):
+            """Asks with an input in memory of a process, or with bytes, and `more` inputs."""
             x, data = {"name": "x", "datatype": "FP32", "shape": [3, 2], "bytes": 24}, bytes(24)
             if process is not None:  # handles of the driver for tests: process, address, place, bytes
                 handle, data = struct.pack("<8Q", process, 4096, 0, 64, 0, 0, 0, 0), b""
                 x["device"] = {"handle": handle.hex(), "offset": 8}
-            daemon.send({**head, "id": id, "inputs": [x]}, data)
+            daemon.send({**head, "id": id, "inputs": [x, *more]}, data)
             said, data = daemon.receive()
             return json.loads(data[4:]) if said["type"] == "answer" else (said["kind"], said["error"])
 
@@ -446,9 +455,35 @@ class Serve(unittest.TestCase):
             self.assertEqual(ask("close again"), invalid_value)
             self.assertEqual(ask("raise", os.getpid()), ("failed", "ValueError: no"))
             self.assertEqual(ask("close again"), invalid_value)
+            self.assertEqual(ask("raise another", os.getpid()), ("failed", "RuntimeError: another"))
+            self.assertEqual(ask("close again"), invalid_value)
+            unknown = [{"name": "none", "datatype": "FP32", "shape": [1], "bytes": 0}]
+            self.assertEqual(ask("", os.getpid(), unknown), ("invalid", "KeyError: 'none'"))
+            self.assertEqual(ask("", os.getpid())[2], "FP32")
+            self.assertEqual(ask("close again"), invalid_value)
             want = ("invalid", "RuntimeError: cuIpcOpenMemHandle_v2: code 201")  # it is its own
             self.assertEqual(ask("", daemon.process.pid), want)
             self.assertEqual(ask("", os.getpid())[2], "FP32")
+
+    def test_coroutine_that_caught_an_error_runs_on(self):
+        class Pause:
+            def __await__(self):
+                yield
+
+        async def work():
+            try:
+                raise ValueError("no")
+            except ValueError as error:
+                errors.append(error)
+            await Pause()
+            return 7
+
+        errors, coroutine = [], work()
+        coroutine.send(None)
+        _forget_frames(errors[0])
+        with self.assertRaises(StopIteration) as ended:
+            coroutine.send(None)
+        self.assertEqual(ended.exception.value, 7)
 
     @unittest.skipIf(DRIVER is None, "no driver for tests")
     def test_device_memory_of_a_gpu_that_is_not_visible_is_refused(self):

@@ -65,11 +65,13 @@ class Request(Mapping[str, Any]):
     def _cancel(self) -> None:
         self._is_cancelled = True
 
-    def _end(self) -> None:
-        """Forgets inputs in device memory, which the client may free after the answer. Nothing is heard of it any more."""
+    def _end(self) -> bool:
+        """Forgets inputs in device memory, which the client may free after the answer, and returns whether there were
+        any. Nothing is heard of it any more."""
         self._hear = _hear_nothing
-        values = self._values.items()
-        self._values = {name: value for name, value in values if not isinstance(value, DeviceArray)}
+        before = self._values
+        self._values = {name: value for name, value in before.items() if not isinstance(value, DeviceArray)}
+        return len(self._values) < len(before)
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import sys
 import threading
@@ -20,6 +21,8 @@ from ._wire import PROTOCOL, Channel, Message, read_file
 # Maximum length of an error's text, which may quote a client. A header has a maximum, too, and the daemon
 # shows its clients less.
 _MAX_TEXT = 4096
+
+_COROUTINE = inspect.CO_COROUTINE | inspect.CO_ITERABLE_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 _T = TypeVar("_T")
 
@@ -148,6 +151,7 @@ class _Requests:
             try:
                 taken[number] = Request(message.header, self._values(message), self.hear)
             except Exception as unread:
+                _forget_frames(unread)
                 errors.append((number, unread))
             finally:
                 for file in message.files:
@@ -215,9 +219,28 @@ def _errors_of(channel: Channel, number: int, request: Request) -> Iterator[None
         is_invalid = isinstance(error, InvalidRequest)
         if not is_invalid:
             traceback.print_exc()
-        request._end()
-        traceback.clear_frames(error.__traceback__)  # they have inputs, too
+        if request._end():
+            _forget_frames(error)
         _answer_error(channel, number, error, "invalid" if is_invalid else "failed")
+
+
+def _forget_frames(error: BaseException) -> None:
+    """Clears the frames of an exception, and of those that it comes from: they have inputs, too. That of a coroutine
+    stays, which may have caught the exception and would end."""
+    left: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while left:
+        one = left.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        left += [one.__cause__, one.__context__]
+        trace = one.__traceback__
+        while trace is not None:
+            if not trace.tb_frame.f_code.co_flags & _COROUTINE:
+                with contextlib.suppress(RuntimeError):  # it runs
+                    trace.tb_frame.clear()
+            trace = trace.tb_next
 
 
 def _streams(model: Model) -> bool:
