@@ -101,8 +101,8 @@ impl Address {
         }
     }
 
-    /// As [`connect`](Self::connect). Without `may_be_loopback` loopback addresses are left out, and
-    /// a name that has no others is refused.
+    /// As [`connect`](Self::connect). Without `may_be_loopback` loopback addresses are left out: a
+    /// name that has no others is refused.
     fn dial(
         &self,
         timeout: Duration,
