@@ -321,8 +321,9 @@ impl ModelBuilder<'_> {
     }
 
     /// Iterations after which a `Loop` of an ONNX file has ended, if data end it. Unless it is
-    /// said, this is the loop's trip count if that is known and at most 16,384, and 64 otherwise.
-    /// All of them are computed. A request that needs more has no outputs: [`Error::Unended`].
+    /// said, this is the loop's trip count, or the most that it can be, if that is known and at
+    /// most 16,384, and 64 otherwise. All of them are computed. A request that needs more has no
+    /// outputs: [`Error::Unended`].
     pub fn loop_bound(mut self, iterations: impl Into<Option<usize>>) -> Self {
         self.onnx.loop_bound = iterations.into();
         self

@@ -1,9 +1,11 @@
 //! `Loop` and `Scan`, whose bodies are read again for each iteration.
 //!
-//! Their number is known when the network is read, by constants or shapes, or it has a bound. An
-//! iteration that data may end sooner is computed, and its results are taken if it was reached. A
-//! check says after the inference whether the loop would have gone on.
+//! Their number is known when the network is read, by constants or shapes, or it has a bound, such
+//! as the most rows that there may be. An iteration that data may end sooner is computed, and its
+//! results are taken if it was reached. A check says after the inference whether the loop would
+//! have gone on.
 
+use super::bounds::points::whole;
 use super::call::{Outer, attribute_of, int_of};
 use super::stored::element;
 use super::walk::{ITEM, NodeResult, Scope, Walk, body, selected};
@@ -31,17 +33,28 @@ const MAX_GIVEN: usize = 16;
 enum Trips {
     Endless,
     Known(usize),
-    /// One integer that data decide.
-    Open(Value),
+    /// One integer that data decide: at most `most`, if it is computed of a number of rows, and
+    /// `rows` itself, if it is that number.
+    Open {
+        number: Value,
+        most: Option<usize>,
+        rows: Option<Value>,
+    },
 }
 
 impl Trips {
-    /// The number, if it is known and a bound for the loop.
-    fn bound(&self) -> Option<usize> {
+    /// The most that it can be, if that is known.
+    fn most(&self) -> Option<usize> {
         match self {
-            Self::Known(most) => Some(*most).filter(|&most| most <= MAX_ITERATIONS),
-            Self::Endless | Self::Open(_) => None,
+            Self::Endless => None,
+            Self::Known(number) => Some(*number),
+            Self::Open { most, .. } => *most,
         }
+    }
+
+    /// As [`most`](Self::most), if it is a bound for the loop.
+    fn bound(&self) -> Option<usize> {
+        self.most().filter(|&most| most <= MAX_ITERATIONS)
     }
 }
 
@@ -77,7 +90,7 @@ impl<'a> Walk<'a, '_> {
         let state = self.first_state(node, operands).map_err(fault)?;
         let fixed = state.len() + 2;
         body.ensure_ports(fixed, state.len() + 1).map_err(fault)?;
-        let trips = self.trip_count(operands.first().copied().flatten()).map_err(fault)?;
+        let trips = self.trip_count(node, operands.first().copied().flatten()).map_err(fault)?;
         let mut condition = match operands.get(1).copied().flatten() {
             Some(given) => given.clone(),
             None => self.truth(true).map_err(fault)?,
@@ -88,31 +101,30 @@ impl<'a> Walk<'a, '_> {
         let most = asked.or(trips.bound()).unwrap_or(LOOP_BOUND);
         let mut turn = Turn { state, given: Vec::new() };
         let (mut count, mut open) = (0, Vec::new());
-        while !matches!(trips, Trips::Known(trips) if count >= trips) {
-            if let Trips::Open(trips) = &trips {
-                condition = self.within(&condition, count, trips).map_err(fault)?;
+        while trips.most().is_none_or(|trips| count < trips) {
+            if known_condition(&condition).map_err(fault)? == Some(false) {
+                break;
             }
-            let is_known = match known_condition(&condition).map_err(fault)? {
-                Some(false) => break,
-                Some(true) => true,
-                None if count >= most => {
-                    self.check_ended(node, most, &condition).map_err(fault)?;
-                    break;
-                }
-                None => false,
-            };
+            let going = self.within(&condition, count, &trips).map_err(fault)?;
+            let is_known = going.known_values().is_some();
+            if !is_known && count >= most {
+                self.check_ended(node, most, &going).map_err(fault)?;
+                break;
+            }
             if !is_known {
-                if asked.is_none() && (gives_rows || trips.bound().is_none()) {
-                    self.ensure_open(&condition, 1).map_err(fault)?;
+                let is_open = gives_rows && condition.known_values().is_none();
+                if asked.is_none() && (is_open || trips.bound().is_none()) {
+                    self.ensure_open(&going, 1).map_err(fault)?;
                 }
-                open.push(condition.clone());
-                self.guards.push((condition.clone(), true));
+                open.push(going.clone());
+                self.guards.push((going.clone(), true));
             }
             let made = self.iteration(&body, count, &condition, &turn.state);
             if !is_known {
                 self.guards.pop();
             }
-            condition = self.advance(&mut turn, &condition, made?).map_err(fault)?;
+            let made = made.map_err(|failed| self.unreached(failed, count, &going))?;
+            condition = self.advance(&mut turn, &condition, &going, made).map_err(fault)?;
             count += 1;
         }
         let stacked = if count == 0 && gives_rows {
@@ -121,10 +133,22 @@ impl<'a> Walk<'a, '_> {
             self.checks.truncate(checks); // it never runs
             self.of_none(&body, made, first, &[])?
         } else {
-            stacked(&mut self.builder, &turn.given, &[]).map_err(fault)?
+            let made = stacked(&mut self.builder, &turn.given, &[]);
+            if let (Err(_), Some(going)) = (&made, open.last()) {
+                self.want_values(going);
+            }
+            made.map_err(fault)?
         };
         if gives_rows && !open.is_empty() {
-            let size = self.reached(count - open.len(), &open).map_err(fault)?;
+            let size = match trips {
+                // Nothing else has ended it.
+                Trips::Open { most: Some(most), rows: Some(rows), .. }
+                    if count == most && condition.known_values().is_some() =>
+                {
+                    rows
+                }
+                _ => self.reached(count - open.len(), &open).map_err(fault)?,
+            };
             let rows = node.outputs.iter().skip(turn.state.len()).filter(|name| !name.is_empty());
             bounds.extend(rows.map(|&name| (name, Bound { axis: 0, size: size.clone() })));
         }
@@ -162,7 +186,7 @@ impl<'a> Walk<'a, '_> {
         Ok(Body { node, graph, scope, outer, depth })
     }
 
-    fn trip_count(&mut self, given: Option<&Value>) -> Result<Trips> {
+    fn trip_count(&mut self, node: &NodeFile<'a>, given: Option<&Value>) -> Result<Trips> {
         let Some(given) = given else { return Ok(Trips::Endless) };
         if given.spec.elements() != 1 {
             return Err(format!("the trip count must be one number, got {}", given.spec));
@@ -170,10 +194,22 @@ impl<'a> Walk<'a, '_> {
         if let Some(known) = given.known_values() {
             return Ok(Trips::Known(known.array.values().to_i64()[0].max(0) as usize));
         }
-        if self.options.loop_bound.is_none() {
+        let (most, rows) = self.number_of_rows(node).unwrap_or_default();
+        if self.options.loop_bound.is_none() && most.is_none() {
             self.ensure_open(given, MAX_GIVEN)?;
         }
-        Ok(Trips::Open(given.clone()))
+        let number = self.builder.reshape(given, Vec::new())?;
+        Ok(Trips::Open { number, most, rows })
+    }
+
+    /// The most that a trip count can be which is computed of a number of rows that data decide, if
+    /// it is a bound; and this number, if it is the trip count.
+    fn number_of_rows(&self, node: &NodeFile<'a>) -> Option<(Option<usize>, Option<Value>)> {
+        let points = self.names.points.get(node.inputs.first()?)?;
+        let [least, most, marked] = points.each_ref().map(|point| whole(point).first().copied());
+        let (least, most, marked) = (least?, most?.max(0) as usize, marked?);
+        let rows = self.marks.get(&marked).filter(|_| least == 0).cloned();
+        Some((Some(most).filter(|&most| most <= MAX_ITERATIONS), rows))
     }
 
     /// Refuses a value that follows from inputs of at most `len` integers or truth values: given
@@ -198,17 +234,42 @@ impl<'a> Walk<'a, '_> {
         ))
     }
 
-    /// The condition of iteration `count`, of at most `trips`.
-    fn within(&mut self, condition: &Value, count: usize, trips: &Value) -> Result<Value> {
+    /// A condition that holds if this one does, and iteration `count` is below the trip count.
+    fn within(&mut self, condition: &Value, count: usize, trips: &Trips) -> Result<Value> {
+        let Trips::Open { number: trips, .. } = trips else { return Ok(condition.clone()) };
         let number = self.builder.whole(Vec::new(), vec![count as i64])?;
-        let trips = self.builder.reshape(trips, Vec::new())?;
         let condition = self.builder.reshape(condition, Vec::new())?;
-        let inputs = [&number, &trips, &condition];
+        let inputs = [&number, trips, &condition];
         self.builder.map_in(Domain::I64, Element::Bool, &inputs, |w| {
             let (number, trips, condition) = (w.input(0), w.input(1), w.input(2));
             let is_within = w.bin(Binary::Less, number, trips);
             w.bin(Binary::Min, is_within, condition)
         })
+    }
+
+    /// Asks for the values of inputs that decide whether a loop goes on: sizes may change from one
+    /// iteration to the next, and those that are never reached may not fit. Returns whether there
+    /// are any. Sizes that were guessed are tried first, and other faults stay.
+    fn want_values(&mut self, going: &Value) -> bool {
+        let is_other = !self.unbound.is_empty()
+            || self.iterations > MAX_ITERATIONS
+            || self.options.guessed.get()
+            || self.builder.ledger.refusal().is_some();
+        if is_other {
+            return false;
+        }
+        self.unbound = self.builder.roots(going);
+        !self.unbound.is_empty()
+    }
+
+    /// A fault of iteration `count`, which data may not reach, with the ways to leave it out.
+    fn unreached(&mut self, fault: Fault, count: usize, going: &Value) -> Fault {
+        if count == 0 || !self.want_values(going) {
+            return fault; // the first one tells whether the body can be read
+        }
+        let Fault { at, why } = fault;
+        let at = format!("{at}: {why}, in iteration {count}, which `loop_bound` may leave out");
+        Fault { at, why }
     }
 
     /// Notes that a loop must have ended by its bound, if what is around it is reached.
@@ -300,28 +361,37 @@ impl<'a> Walk<'a, '_> {
         made.map_err(|why| body.fault(why))
     }
 
-    /// Takes the results of an iteration, where it was reached. Returns the condition of the next.
+    /// Takes the results of an iteration, where it was reached: where `going` holds, the body's
+    /// condition within the trip count. Returns the condition of the next.
     fn advance(
         &mut self,
         turn: &mut Turn,
         condition: &Value,
+        going: &Value,
         made: Vec<NodeResult>,
     ) -> Result<Value> {
         let mut made = made.into_iter();
         let next = made.next().ok_or("no condition")?.tensor()?;
         let fresh: Vec<NodeResult> = made.by_ref().take(turn.state.len()).collect();
         turn.given.push(tensors(made)?);
-        if known_condition(condition)?.is_some() {
+        if going.known_values().is_some() {
             turn.state = fresh;
             return Ok(next);
         }
         let pairs = fresh.iter().zip(&turn.state);
-        let chosen = pairs.map(|(new, old)| selected(&mut self.builder, condition, new, old));
-        turn.state = chosen.collect::<Result<_>>()?;
-        let [next, condition] = [&next, condition].map(|value| self.builder.reshape(value, vec![]));
-        self.builder.map_in(Domain::I64, Element::Bool, &[&next?, &condition?], |w| {
-            let (next, condition) = (w.input(0), w.input(1));
-            w.bin(Binary::Min, next, condition)
+        let chosen = pairs.map(|(new, old)| selected(&mut self.builder, going, new, old));
+        let chosen: Result<Vec<NodeResult>> = chosen.collect();
+        if chosen.is_err() {
+            self.want_values(going);
+        }
+        turn.state = chosen?;
+        if [condition, &next].iter().all(|value| value.known_values().is_some()) {
+            return Ok(next); // the trip count alone decides so far
+        }
+        let [next, going] = [&next, going].map(|value| self.builder.reshape(value, vec![]));
+        self.builder.map_in(Domain::I64, Element::Bool, &[&next?, &going?], |w| {
+            let (next, going) = (w.input(0), w.input(1));
+            w.bin(Binary::Min, next, going)
         })
     }
 

@@ -80,7 +80,7 @@ pub(super) struct Names<'a> {
     /// Sizes of tensors that data decide.
     pub(super) bounds: HashMap<&'a str, Bound>,
     /// Bounds of tensors that are computed of such sizes.
-    points: HashMap<&'a str, Points>,
+    pub(super) points: HashMap<&'a str, Points>,
     /// Sequences of tensors.
     pub(super) sequences: HashMap<&'a str, Vec<Value>>,
 }
@@ -136,7 +136,7 @@ pub(in crate::onnx) struct Walk<'a, 'o> {
     functions: &'a [FunctionFile<'a>],
     pub(super) options: &'o TensorOptions,
     pub(super) names: Names<'a>,
-    marks: Marks,
+    pub(super) marks: Marks,
     /// Names of the file's outputs.
     pub(super) outputs: Vec<&'a str>,
     /// Rows of the next node's first result that are read at most; `None` if all may be.

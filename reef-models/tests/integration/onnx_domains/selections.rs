@@ -157,6 +157,68 @@ fn products_sum_over_rows_that_data_decide() {
     refused_of_rows(&parts, "data decide about a size of operand 1");
 }
 
+/// A loop that gives the sum of each of the first `count` rows, and that of all of these.
+fn sums_of_rows(count: &[Vec<u8>], more: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    const BOOL: i64 = 9;
+    let body = [
+        open(11, "i", I64, &[]),
+        open(11, "going", BOOL, &[]),
+        open(11, "h", FLOAT, &[]),
+        node("Gather", &["y", "i"], "row", &[]),
+        node("ReduceSum", &["row"], "part", &[int("keepdims", 0)]),
+        node("Add", &["h", "part"], "sum", &[]),
+        node("Identity", &["going"], "same", &[]),
+        open(12, "same", BOOL, &[]),
+        open(12, "sum", FLOAT, &[]),
+        open(12, "part", FLOAT, &[]),
+    ];
+    let outputs = ["total", "parts"];
+    let looped = [
+        scalar("zero", 0.0),
+        node_of("Loop", &["count", "", "zero"], &outputs, &[graph("body", &body)]),
+    ];
+    counted(&[count, &looped[..], more].concat())
+}
+
+/// As scripts write what they do for each box.
+#[test]
+fn loop_over_rows_that_data_decide_gives_a_result_of_each() {
+    let x = [1.0, 2.0, 0.0, 3.0, 4.0, 5.0];
+    let all = [node("Squeeze", &["n"], "count", &[])];
+    let but_one = [node("Sub", &["n", "one"], "count", &[])];
+    for (count, parts, total) in [(&all, vec![3.0, 9.0], 12.0), (&but_one, vec![3.0], 3.0)] {
+        let made = |output: &str, x: [f32; 6]| {
+            let more = [node("Identity", &[output], "z", &[]), open(12, "z", FLOAT, &[])];
+            made_of_rows(&sums_of_rows(count, &more), x)
+        };
+        assert_eq!((made("parts", x), made("total", x)), (parts, vec![total]));
+        assert_eq!((made("parts", [0.0; 6]), made("total", [0.0; 6])), (vec![], vec![0.0]));
+    }
+}
+
+#[test]
+fn results_of_a_loop_are_as_many_as_the_rows() {
+    let all = [node("Squeeze", &["n"], "count", &[])];
+    let more = [
+        node("ReduceSum", &["y", "one"], "sums", &[int("keepdims", 0)]),
+        node("Add", &["parts", "sums"], "z", &[]),
+        open(12, "z", FLOAT, &["n"]),
+    ];
+    let made = made_of_rows(&sums_of_rows(&all, &more), [1.0, 2.0, 0.0, 3.0, 4.0, 5.0]);
+    assert_eq!(made, [6.0, 18.0]);
+}
+
+#[test]
+fn loop_over_rows_has_the_callers_bound() {
+    let all = [node("Squeeze", &["n"], "count", &[])];
+    let bytes = file(21, &rows(&sums_of_rows(&all, &[open(12, "parts", FLOAT, &["n"])])));
+    let model = Model::from_onnx(&bytes, "made").tensors_only().loop_bound(1).read().unwrap();
+    let made = |x: [f32; 6]| model.tensors().unwrap().execute(&[Array::F32(x.to_vec())]);
+    assert_eq!(doubles(&made([0.0, 3.0, 4.0, 5.0, 0.0, 3.0]).unwrap()[0]), [9.0]);
+    let said = made([1.0; 6]).unwrap_err().to_string();
+    assert!(said.contains("(Loop): 1 iterations: "), "{said}");
+}
+
 /// As PyTorch writes `masked_scatter`: the updates are the first numbers of a source.
 #[test]
 fn places_have_as_many_updates_as_there_are() {
