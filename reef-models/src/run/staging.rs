@@ -50,7 +50,7 @@ impl<D: Operators> Network<D> {
     ///
     /// # Errors
     ///
-    /// `Tensor` if the network has other outputs; an error of the device.
+    /// `Tensor` if the network has other outputs; errors of [`ensure_ended`](Self::ensure_ended).
     pub fn staged_output(&self) -> Result<Vec<f32>> {
         let port = only_floats(&self.memory.outputs, "output")?;
         let mut bytes = vec![0; port.spec.bytes()];
@@ -79,7 +79,7 @@ impl<D: Operators> Network<D> {
     ///
     /// # Errors
     ///
-    /// `Tensor` if there is none of this number; an error of the device.
+    /// `Tensor` if there is none of this number; errors of [`ensure_ended`](Self::ensure_ended).
     pub fn output(&self, index: usize) -> Result<Array> {
         let (offset, port) = of(self.outputs(), index, "output")?;
         let mut bytes = vec![0; port.spec.bytes()];

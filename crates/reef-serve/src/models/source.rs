@@ -50,10 +50,15 @@ impl ModelSource {
             return Program::new(process, place).map(Self::Process);
         }
         let network = description.network.clone();
+        let is_program = network.is_none() && place.is_dir() && models::is_program(place);
+        if description.loop_bound.is_some() && (network.is_some() || is_program) {
+            let place = place.display();
+            return Err(Error::Invalid(format!("{place}: loop_bound requires an ONNX file")));
+        }
         if let (Some(network), Some(seed)) = (&network, description.seed) {
             return Ok(Self::Seeded { network: network.clone(), seed });
         }
-        if network.is_none() && place.is_dir() && models::is_program(place) {
+        if is_program {
             return Ok(Self::Program(place.to_path_buf()));
         }
         let file = if place.is_dir() && !place.join(MODEL).is_file() {

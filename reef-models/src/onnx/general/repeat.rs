@@ -128,9 +128,10 @@ impl<'a> Walk<'a, '_> {
             count += 1;
         }
         let stacked = if count == 0 && gives_rows {
-            let checks = self.checks.len();
+            let never = self.truth(false).map_err(fault)?;
+            self.guards.push((never, true));
             let made = self.iteration(&body, 0, &condition, &turn.state);
-            self.checks.truncate(checks); // it never runs
+            self.guards.pop();
             self.of_none(&body, made, first, &[])?
         } else {
             let made = stacked(&mut self.builder, &turn.given, &[]);
@@ -274,6 +275,12 @@ impl<'a> Walk<'a, '_> {
 
     /// Notes that a loop must have ended by its bound, if what is around it is reached.
     fn check_ended(&mut self, node: &NodeFile<'_>, most: usize, condition: &Value) -> Result<()> {
+        let is_never = |(guard, holds): &(Value, bool)| {
+            known_condition(guard).is_ok_and(|known| known == Some(!*holds))
+        };
+        if self.guards.iter().any(is_never) {
+            return Ok(());
+        }
         let name = format!("node {:?} (Loop): {most} iterations", name_of(node));
         let condition = self.builder.reshape(condition, Vec::new())?;
         let mut left = self.builder.cast(&condition, Element::I64)?;
@@ -440,9 +447,10 @@ impl<'a> Walk<'a, '_> {
         let stacked = if sequences.len == 0 {
             let parts = sequences.zeros(&mut self.builder).map_err(fault)?;
             let parts = parts.into_iter().map(NodeResult::Tensor);
-            let checks = self.checks.len();
+            let never = self.truth(false).map_err(fault)?;
+            self.guards.push((never, true));
             let made = self.run_body(&body, turn.state.iter().cloned().chain(parts).collect());
-            self.checks.truncate(checks); // it never runs
+            self.guards.pop();
             self.of_none(&body, made, turn.state.len(), ends)?
         } else {
             stacked(&mut self.builder, &turn.given, ends).map_err(fault)?

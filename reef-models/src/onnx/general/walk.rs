@@ -143,8 +143,8 @@ pub(in crate::onnx) struct Walk<'a, 'o> {
     rows: Option<usize>,
     /// Iterations of loops so far.
     pub(super) iterations: usize,
-    /// Conditions of what is being read, unknown ones, and the values that they must have for its
-    /// results to be taken: of branches and iterations around it.
+    /// Conditions of what is being read, and the values that they must have for its results to be
+    /// taken: of branches and iterations around it. Those of bodies that never run are known.
     pub(super) guards: Vec<(Value, bool)>,
     /// Numbers that are 0 unless a loop would go on, and the names of these loops.
     pub(super) checks: Vec<(String, Value)>,

@@ -190,6 +190,65 @@ fn loop_in_an_iteration_that_is_not_reached_may_go_on() {
     assert_eq!(made.iter().map(doubles).collect::<Vec<_>>(), [vec![1.0], vec![4.0, 2.0]]);
 }
 
+/// The loop in the middle has one iteration, in which the innermost one ends, and then none.
+#[test]
+fn loop_in_a_body_that_never_runs_may_go_on() {
+    let innermost = graph(
+        "body",
+        &[
+            open(11, "k", 7, &[]),
+            open(11, "more", BOOL, &[]),
+            open(11, "q", FLOAT, &[]),
+            node("Sub", &["q", "one"], "less", &[]),
+            node("Greater", &["less", "limit"], "again", &[]),
+            open(12, "again", BOOL, &[]),
+            value(12, "less", &[]),
+        ],
+    );
+    let middle = graph(
+        "body",
+        &[
+            open(11, "j", 7, &[]),
+            open(11, "on", BOOL, &[]),
+            open(11, "s", FLOAT, &[]),
+            node_of("Loop", &["", "", "s"], &["down"], &[innermost]),
+            node("Identity", &["on"], "still", &[]),
+            node("Neg", &["down"], "part", &[]),
+            open(12, "still", BOOL, &[]),
+            value(12, "down", &[]),
+            value(12, "part", &[]),
+        ],
+    );
+    let body = graph(
+        "body",
+        &[
+            open(11, "i", 7, &[]),
+            open(11, "going", BOOL, &[]),
+            open(11, "h", FLOAT, &[]),
+            node("Sub", &["first", "i"], "count", &[]),
+            node_of("Loop", &["count", "", "h"], &["g"], &[middle]),
+            node("Mul", &["h", "h"], "square", &[]),
+            node("Identity", &["going"], "same", &[]),
+            open(12, "same", BOOL, &[]),
+            value(12, "square", &[]),
+        ],
+    );
+    let parts = [
+        scalar("one", 1.0),
+        scalar("limit", 2.0),
+        whole("first", &[1]),
+        whole("twice", &[2]),
+        node_of("Loop", &["twice", "", "x"], &["y"], &[body]),
+        value(11, "x", &[]),
+        value(12, "y", &[]),
+    ];
+    let bytes = file(21, &parts);
+    let model = Model::from_onnx(&bytes, "made").tensors_only().loop_bound(8).read().unwrap();
+    let made = |x| model.tensors().unwrap().execute(&[Array::F32(vec![x])]);
+    assert_eq!(doubles(&made(5.0).unwrap()[0]), [625.0], "25 in the body that never runs");
+    assert!(matches!(made(20.0), Err(Error::Unended { .. })));
+}
+
 #[test]
 fn loop_of_unknown_count_is_refused_with_its_inputs() {
     let counted = [open(11, "count", 7, &["1"])].concat();

@@ -207,6 +207,28 @@ fn weights_file_requires_a_network_name() {
 }
 
 #[test]
+fn bound_of_loops_requires_an_onnx_file() {
+    let folder = Folder::new("bounds");
+    let network = "network = \"resnet50\"\n";
+    folder.file("a/model.toml", "loop_bound = 4\n");
+    folder.file("a/1/a.onnx", "");
+    folder.file("b/model.toml", &format!("{network}loop_bound = 4\n"));
+    folder.file("b/1/any.safetensors", "");
+    folder.file("c/model.toml", &format!("{network}seed = 1\nloop_bound = 4\n"));
+    folder.file("c/1/note", "");
+    let repository = folder.open();
+    let source = |n: &str| {
+        repository.specs(&name(n), None, &Replacement::default()).map(|mut r| r.remove(0).source)
+    };
+    let place = folder.0.canonicalize().unwrap();
+    assert_eq!(source("a"), Ok(ModelSource::Whole(place.join("a/1/a.onnx"), Some(4))));
+    for model in ["b", "c"] {
+        let said = source(model).unwrap_err().to_string();
+        assert!(said.contains("loop_bound requires an ONNX file"), "{said}");
+    }
+}
+
+#[test]
 fn description_of_any_length_gets_one_short_error() {
     let folder = Folder::new("long");
     folder.file("m/1/model.onnx", "");
