@@ -44,7 +44,7 @@ enum Trips {
 
 impl Trips {
     /// The most that it can be, if that is known.
-    fn most(&self) -> Option<usize> {
+    fn maximum(&self) -> Option<usize> {
         match self {
             Self::Endless => None,
             Self::Known(number) => Some(*number),
@@ -52,9 +52,9 @@ impl Trips {
         }
     }
 
-    /// As [`most`](Self::most), if it is a bound for the loop.
+    /// As [`maximum`](Self::maximum), if it is a bound for the loop.
     fn bound(&self) -> Option<usize> {
-        self.most().filter(|&most| most <= MAX_ITERATIONS)
+        self.maximum().filter(|&most| most <= MAX_ITERATIONS)
     }
 }
 
@@ -101,7 +101,7 @@ impl<'a> Walk<'a, '_> {
         let most = asked.or(trips.bound()).unwrap_or(LOOP_BOUND);
         let mut turn = Turn { state, given: Vec::new() };
         let (mut count, mut open) = (0, Vec::new());
-        while trips.most().is_none_or(|trips| count < trips) {
+        while trips.maximum().is_none_or(|trips| count < trips) {
             if known_condition(&condition).map_err(fault)? == Some(false) {
                 break;
             }
