@@ -28,10 +28,11 @@ for target in "$@"; do
     [[ " ${models[*]} " == *" $target "* ]] && features=(--no-default-features)
     # Their readers have a budget of 32 MiB; what AddressSanitizer and the corpus take comes on top.
     [[ " onnx weights " == *" $target "* ]] && memory=512 most=40
-    # Host functions of graphs live as long as a worker's process: 65,536 at most.
-    [[ $target == requests ]] && leaks=0
+    # Host functions of graphs live as long as a worker's process: 65,536 at most. The sanitizer looks at the end as well.
+    options=${ASAN_OPTIONS:-}
+    [[ $target == requests ]] && leaks=0 options=$options:detect_leaks=0
     mkdir -p "corpus/$target"
     printf '\n== %s for %d s\n' "$target" "$seconds"
-    cargo +nightly fuzz run "${features[@]}" "$target" "corpus/$target" "seeds/$target" -- \
+    ASAN_OPTIONS=$options cargo +nightly fuzz run "${features[@]}" "$target" "corpus/$target" "seeds/$target" -- \
         -max_total_time="$seconds" -timeout=60 -report_slow_units=10 -rss_limit_mb=$memory -malloc_limit_mb=$most -detect_leaks=$leaks -print_final_stats=1
 done
