@@ -76,8 +76,8 @@ fn images_whose_number_data_decide_are_resized_to_sizes() {
         numbers("image", &[-1, 1, 1, 2]),
         numbers("rest", &[1, 1, 4]),
         node("Reshape", &["y", "image"], "images", &[]),
-        node("Concat", &["n", "rest"], "sizes", &[int("axis", 0)]),
-        node("Resize", &["images", "", "", "sizes"], "z", &[]),
+        node("Concat", &["n", "rest"], "wanted", &[int("axis", 0)]),
+        node("Resize", &["images", "", "", "wanted"], "z", &[]),
         open(12, "z", FLOAT, &["n", "1", "1", "4"]),
     ]);
     let made = made_of_rows(&parts, [1.0, 2.0, 0.0, 3.0, 4.0, 5.0]);

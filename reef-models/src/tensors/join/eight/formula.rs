@@ -100,11 +100,16 @@ pub(super) fn requantized(formula: &Formula, bounds: [i16; 2]) -> Option<Requant
 }
 
 /// The term that a formula makes numbers of, and their zero point:
-/// `min(max(round(term) + zero, bounds[0]), bounds[1])`.
+/// `min(moved, bounds[1])`, where `moved` is `round(term) + zero`, or `bounds[0]` if it is not above
+/// that.
 fn rounded(formula: &Formula, bounds: [i16; 2]) -> Option<(usize, i16)> {
     let last = formula.0.len().checked_sub(1)?;
     let (above, high) = with_number(formula, last, Binary::Min)?;
-    let (moved, low) = with_number(formula, above, Binary::Max)?;
+    let Term::Select(is_above, moved, low) = formula.0[above] else { return None };
+    if formula.0[is_above] != Term::Binary(Binary::Less, low, moved) {
+        return None;
+    }
+    let low = number(formula, low)?;
     let (rounded, zero) = with_number(formula, moved, Binary::Add)?;
     let Term::Unary(Unary::Round, steps) = formula.0[rounded] else { return None };
     let is_all = [low, high] == bounds.map(f64::from);

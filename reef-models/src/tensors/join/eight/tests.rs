@@ -98,7 +98,8 @@ fn rounded(w: &mut Writer, steps: usize, zero: f64) -> usize {
     let (zero, low, high) = (w.real(zero), w.real(-128.0), w.real(127.0));
     let whole = w.un(Unary::Round, steps);
     let moved = w.add(whole, zero);
-    let above = w.bin(Binary::Max, moved, low);
+    let is_above = w.bin(Binary::Less, low, moved);
+    let above = w.select(is_above, moved, low);
     w.bin(Binary::Min, above, high)
 }
 
