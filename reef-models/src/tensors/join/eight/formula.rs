@@ -100,8 +100,8 @@ pub(super) fn requantized(formula: &Formula, bounds: [i16; 2]) -> Option<Requant
 }
 
 /// The term that a formula makes numbers of, and their zero point:
-/// `min(moved, bounds[1])`, where `moved` is `round(term) + zero`, or `bounds[0]` if it is not above
-/// that.
+/// `min(moved, bounds[1])`. There `moved` is `round(term) + zero`, or `bounds[0]` if it is not
+/// above that.
 fn rounded(formula: &Formula, bounds: [i16; 2]) -> Option<(usize, i16)> {
     let last = formula.0.len().checked_sub(1)?;
     let (above, high) = with_number(formula, last, Binary::Min)?;
