@@ -329,6 +329,16 @@ impl Drop for Zeros {
     }
 }
 
+/// The answer to a request on this connection.
+fn post_by(http: &mut Http, path: &str, body: &Value) -> (u16, Value) {
+    let body = body.to_string();
+    let length = body.len();
+    let head =
+        format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n");
+    let (status, said) = http.ask((head + &body).as_bytes()).unwrap();
+    (status, serde_json::from_slice(&said).unwrap_or_default())
+}
+
 /// A program gets copies of regions, which count as the request's memory.
 #[test]
 fn inputs_in_regions_are_charged_as_they_are_copied() {
@@ -339,14 +349,7 @@ fn inputs_in_regions_are_charged_as_they_are_copied() {
     let flags = [TRUSTED, "models.load=[\"echo\"]", limits[0], limits[1]];
     let daemon = Daemon::start_in(folder, &flags);
     let mut http = Http::connect(daemon.folder()).unwrap(); // a region ends with its connections
-    let mut post = |path: &str, body: &Value| -> (u16, Value) {
-        let body = body.to_string();
-        let length = body.len();
-        let head =
-            format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n");
-        let (status, said) = http.ask((head + &body).as_bytes()).unwrap();
-        (status, serde_json::from_slice(&said).unwrap_or_default())
-    };
+    let mut post = |path: &str, body: &Value| post_by(&mut http, path, body);
     let region = json!({ "key": memory.0, "offset": 0, "byte_size": BYTES });
     assert_eq!(post("/v2/systemsharedmemory/region/zeros/register", &region).0, 200);
     let mut ask = |bytes: u64| {
@@ -367,14 +370,7 @@ fn output_in_a_region_has_its_own_size_in_the_answer() {
     let daemon = with_echo("process-region-output", "", "");
     let memory = Zeros::new("outputs", 4096);
     let mut http = Http::connect(daemon.folder()).unwrap(); // a region ends with its connections
-    let mut post = |path: &str, body: &Value| -> (u16, Value) {
-        let body = body.to_string();
-        let length = body.len();
-        let head =
-            format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n");
-        let (status, said) = http.ask((head + &body).as_bytes()).unwrap();
-        (status, serde_json::from_slice(&said).unwrap_or_default())
-    };
+    let mut post = |path: &str, body: &Value| post_by(&mut http, path, body);
     let region = json!({ "key": memory.0, "offset": 0, "byte_size": 4096 });
     assert_eq!(post("/v2/systemsharedmemory/region/outputs/register", &region).0, 200);
     let part = |bytes: u64| {
