@@ -1,4 +1,5 @@
-// Sums of products: `Contract` in reef_op::tensor. Each sum is made in the order of its terms, in the domain.
+// Sums of products: `Contract` in reef_op::tensor. Each sum is made in the order of its terms, in the domain; those of few
+// rows are in few.h.
 
 #pragma once
 

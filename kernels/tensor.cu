@@ -10,6 +10,7 @@
 #include "movement.h"
 #include "product.h"
 #if !REEF_AMD
+#include "few.h"
 #include "normal.h"
 #include "row_map.h"
 #endif
@@ -38,6 +39,22 @@ SIGNED(contract)
 TENSOR(contract_f32, contract<float>)
 TENSOR(contract_32x32, contract_tile<2>)
 TENSOR(contract_64x64, contract_tile<4>)
+
+// Products with so many rows or columns, or fewer: `ROWS` in operators/tensor/products/few.rs says the same. On gfx906
+// `contract_f32` makes them.
+#define FEW(rows)                                                                    \
+    extern "C" __global__ void __launch_bounds__(tensor::THREADS)                    \
+        contract_few_##rows(reef::Guard guard, tensor::Few few) {                    \
+        reef::Turns turns(guard);                                                    \
+        tensor::contract_few<rows>(turns, few);                                      \
+    }
+
+#if !REEF_AMD
+FEW(1)
+FEW(2)
+FEW(4)
+FEW(7)
+#endif
 
 // Products of matrices on tensor cores: rows and columns of a tile, warps, and slabs under way. `TILES` in
 // operators/tensor/products/tiled.rs says the same, and which of the three a product has.

@@ -134,6 +134,7 @@ struct Block {
     void fetch() {}
     bool evicted() { return block_stops; }
     bool arrive() { return true; }
+    bool stopped() { return false; }
     void poll() {}
     void post() {}
     bool stop() { return false; }

@@ -30,7 +30,7 @@ type Make = fn(&mut ChaCha8Rng) -> Case;
 
 /// Runs `cases` random operations of each kind; every second one is preempted as well.
 pub(crate) fn kinds_agree<D: Operators>(device: &D, cases: u64) {
-    let kinds: [(&str, Make); 17] = [
+    let kinds: [(&str, Make); 19] = [
         ("map", map),
         ("contract", contract),
         ("depthwise", depthwise),
@@ -38,7 +38,9 @@ pub(crate) fn kinds_agree<D: Operators>(device: &D, cases: u64) {
         ("matrices", matrices),
         ("many matrices", many_matrices),
         ("long sums", long_sums),
+        ("few rows", few_rows),
         ("finished", finished),
+        ("finished few rows", finished_few_rows),
         ("fold", fold),
         ("row map", row_map),
         ("normalisation", normalisation),
@@ -157,10 +159,52 @@ fn long_sums(rng: &mut ChaCha8Rng) -> Case {
     products(rng, [sizes[0], sizes[1], sizes[2], len])
 }
 
+/// Few rows or columns of single products, as a decoder's step has them: in batches on both sides,
+/// and with terms that lie in one piece or head by head.
+fn few_rows(rng: &mut ChaCha8Rng) -> Case {
+    let (few, heads) = (pick(rng, &[1, 2, 3, 7]), pick(rng, &[1, 3]));
+    let [n, lines, depth] = [2, 200, 400].map(|most| rng.random_range(1..=most));
+    let (m, k) = if rng.random() { (few, lines) } else { (lines, few) };
+    let (dims, len) = ([n, m, k], heads * depth);
+    let at = |strides: [usize; 3]| View { dims: dims.into(), strides: strides.into() };
+    let terms = |outer, inner| View { dims: vec![heads, depth], strides: vec![outer, inner] };
+    let (a, terms_a) = if rng.random() {
+        ([m * len, depth, 0], terms(m * depth, 1))
+    } else {
+        ([m * len, 1, 0], terms(m * depth, m))
+    };
+    let (b, terms_b) = if rng.random() {
+        ([k * len, 0, 1], terms(k * depth, k))
+    } else {
+        ([k * len, 0, len], terms(depth, 1))
+    };
+    let single = |dims: Vec<usize>| Spec { element: Element::F32, dims };
+    let (mut kept, mut summed) = ([at(a), at(b)], [terms_a, terms_b]);
+    let mut inputs = vec![single(vec![n * m * len]), single(vec![n * k * len])];
+    if rng.random() {
+        kept.reverse();
+        summed.reverse();
+        inputs.reverse();
+    }
+    let contract = Contract { domain: Domain::F32, kept, summed };
+    case(rng, Kind::Contract(contract), inputs, single(dims.into()), 0.0)
+}
+
 /// Products of matrices with what a layer has behind them: for each column, for each row, or for
 /// all.
 fn finished(rng: &mut ChaCha8Rng) -> Case {
     let sizes = [1, 90, 140, 300].map(|most| rng.random_range(1..=most));
+    finished_products(rng, sizes)
+}
+
+/// The same of few rows.
+fn finished_few_rows(rng: &mut ChaCha8Rng) -> Case {
+    let rows = pick(rng, &[1, 2, 7]);
+    let [k, len] = [140, 300].map(|most| rng.random_range(1..=most));
+    finished_products(rng, [1, rows, k, len])
+}
+
+fn finished_products(rng: &mut ChaCha8Rng, sizes: [usize; 4]) -> Case {
     let Case { op, .. } = products(rng, sizes);
     let Kind::Contract(contract) = op.kind.clone() else { unreachable!("a product") };
     let single = |dims: Vec<usize>| Spec { element: Element::F32, dims };

@@ -1,6 +1,7 @@
 //! Sums of products.
 
 use super::epilogue::{EpilogueStep, steps};
+use super::few::FewRows;
 use super::matrices::{Axes, Matrices};
 use super::packed::packed;
 use super::params::{AFTERS, AfterParams};
@@ -40,14 +41,20 @@ pub(in crate::operators::tensor) fn build<V: Vendor>(
     if let Some(product) = Product::of(bound.gpu(), &bound.op) {
         return on_tensor_cores(bound, &product, &[]);
     }
+    let len = bound.len(&contract.summed[0])?;
+    let matrices = Matrices::of(&contract.kept, MIN_SIDE)
+        .filter(|matrices| contract.domain == Domain::F32 && matrices.is_in_order());
+    if matrices.is_none()
+        && let Some(few) = FewRows::of(bound, contract)
+    {
+        return few.launch(bound, |summed, plan| table(bound, summed, plan));
+    }
     let mut plan = Plan::default();
     bound.inputs(&mut plan);
-    plan.words(&[bound.len(&contract.summed[0])?, 0, 0, 0, 0, 0]);
+    plan.words(&[len, 0, 0, 0, 0, 0]);
     plan.words(&[0; MATRICES_WORDS]);
     let summed = Axes::of(&contract.summed);
     terms(bound, &summed, &mut plan)?;
-    let matrices = Matrices::of(&contract.kept, MIN_SIDE)
-        .filter(|matrices| contract.domain == Domain::F32 && matrices.is_in_order());
     if let Some(matrices) = matrices {
         product(&matrices, &summed, &mut plan);
         let (kernel, tiles) = tiles(&matrices, bound.units());

@@ -81,6 +81,24 @@ impl Matrices {
             .find(|matrices| matrices.rows.len() >= least && matrices.columns.len() >= least)
     }
 
+    /// The largest products in order of which one side has at most `most` rows or columns; `None`
+    /// if there are none.
+    pub(super) fn few(kept: &[View; 2], most: usize) -> Option<Self> {
+        if kept[0].is_empty() {
+            return None;
+        }
+        [1, 0]
+            .map(|row_input| Self::with_rows_of(row_input, kept, false))
+            .into_iter()
+            .filter(|all| all.rows.len().min(all.columns.len()) <= most && all.is_in_order())
+            .max_by_key(|all| all.rows.len() * all.columns.len())
+    }
+
+    /// The rows, or the columns: those that input `input` has.
+    pub(super) fn lines_of(&self, input: usize) -> &View {
+        if input == self.row_input { &self.rows } else { &self.columns }
+    }
+
     /// Returns whether outputs are batches of rows of columns.
     pub(super) fn is_in_order(&self) -> bool {
         let [batches, rows] = self.outputs.each_ref().map(View::merged);

@@ -1,4 +1,4 @@
-//! Parameters that kernels of kernels/product.h take after the guard, field by field.
+//! Parameters that kernels of kernels/product.h and few.h take after the guard, field by field.
 
 use crate::operators::params::Params;
 
@@ -98,12 +98,51 @@ pub(super) struct GroupParams {
 // behind them are 16 bytes.
 unsafe impl Params for GroupParams {}
 
+/// `FewSide` in kernels/few.h: the few rows, or the many lines.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FewSideParams {
+    pub(super) data: u64,
+    pub(super) step: u32,
+    pub(super) view: u32,
+    pub(super) batch_step: u32,
+    pub(super) batch_view: u32,
+    pub(super) term_step: u32,
+    pub(super) input: u32,
+}
+
+/// `Few` there.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FewParams {
+    pub(super) sides: [FewSideParams; 2],
+    pub(super) output: u64,
+    pub(super) plan: u64,
+    pub(super) rows: u32,
+    pub(super) lines: u32,
+    pub(super) terms: u32,
+    pub(super) table: u32,
+    pub(super) tiles: u32,
+    pub(super) width: u32,
+    pub(super) along: u32,
+    pub(super) row_step: u32,
+    pub(super) line_step: u32,
+    pub(super) batch_step: u32,
+    pub(super) element: u32,
+    pub(super) unused: u32,
+}
+
+// SAFETY: `repr(C)`; each `FewSideParams` is 32 bytes without padding, fields of 8 bytes come next,
+// then 12 words of 4.
+unsafe impl Params for FewParams {}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn nothing_is_padded() {
+        assert_eq!((size_of::<FewSideParams>(), size_of::<FewParams>()), (32, 2 * 32 + 16 + 48));
         assert_eq!((size_of::<SideParams>(), size_of::<AfterParams>()), (40, 24));
         assert_eq!(size_of::<ProductParams>(), 2 * 40 + AFTERS * 24 + 4 * 8 + 14 * 4);
         assert_eq!(size_of::<GroupParams>(), 3 * size_of::<ProductParams>() + 4 * 4);

@@ -17,8 +17,8 @@ pub(super) fn side(
     data: u64,
     plan: &mut Plan,
 ) -> SideParams {
-    let lines = if input == matrices.row_input { &matrices.rows } else { &matrices.columns };
-    let (lines, batches) = (lines.merged(), matrices.batches.view(input).merged());
+    let lines = matrices.lines_of(input).merged();
+    let batches = matrices.batches.view(input).merged();
     let terms = summed.view(input);
     let along = terms.step() == 1 || lines.step() != 1;
     let [inner, outer] = if along { [&terms, &lines] } else { [&lines, &terms] };
