@@ -230,8 +230,20 @@ fn main() -> ExitCode {
         }
         return ExitCode::from(2);
     }
-    let failed: Vec<&str> =
-        chosen.into_iter().filter(|check| !check.run()).map(|check| check.name).collect();
+    let (mut failed, mut skipped, mut count) = (Vec::new(), Vec::new(), 0);
+    for check in chosen {
+        let ends = check.run();
+        if ends.failed > 0 {
+            failed.push(check.name);
+        }
+        if ends.skipped > 0 {
+            skipped.push(check.name);
+            count += ends.skipped;
+        }
+    }
+    if count > 0 {
+        println!("xtask: skipped {count}, for the reasons above: {}", skipped.join(", "));
+    }
     if failed.is_empty() {
         return ExitCode::SUCCESS;
     }
@@ -239,18 +251,32 @@ fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
+/// Status of a command that cannot run on this machine and has printed why, as for `.ci/run`.
+const SKIPPED: i32 = 77;
+
+/// Numbers of a check's commands that did not pass.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Ends {
+    failed: usize,
+    skipped: usize,
+}
+
 impl Check {
-    /// Runs all commands, also after one that fails. Returns whether all passed.
-    fn run(&self) -> bool {
+    /// Runs all commands, also after one that fails.
+    fn run(&self) -> Ends {
         println!("== {}: {}", self.name, self.what);
-        let mut is_well = true;
+        let mut ends = Ends::default();
         for mut command in (self.commands)() {
-            if !command.status().is_ok_and(|status| status.success()) {
-                eprintln!("xtask: {} failed: {command:?}", self.name);
-                is_well = false;
+            match command.status().ok().and_then(|status| status.code()) {
+                Some(0) => {}
+                Some(SKIPPED) => ends.skipped += 1,
+                _ => {
+                    eprintln!("xtask: {} failed: {command:?}", self.name);
+                    ends.failed += 1;
+                }
             }
         }
-        is_well
+        ends
     }
 }
 
@@ -471,6 +497,20 @@ mod tests {
     use super::*;
     use std::io::{BufRead, BufReader};
     use std::process::Stdio;
+
+    #[test]
+    fn command_of_status_77_is_skipped_and_fails_nothing() {
+        fn commands() -> Vec<Command> {
+            let shell = |text| {
+                let mut command = Command::new("sh");
+                command.args(["-c", text]);
+                command
+            };
+            ["exit 0", "exit 77", "exit 1", "kill -9 $$", "exit 77"].map(shell).into()
+        }
+        let check = Check { name: "some", in_ci: false, what: "statuses", commands };
+        assert_eq!(check.run(), Ends { failed: 2, skipped: 2 });
+    }
 
     #[test]
     fn command_whose_reader_has_gone_ends_quietly() {
