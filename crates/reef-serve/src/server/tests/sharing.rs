@@ -253,46 +253,8 @@ fn device_memory_of_another_tenant_is_refused() {
 }
 
 /// A program that answers with the place of its input in device memory and the number of bytes that
-/// it was sent, as JSON. With the argument `opens` it opens device memory.
-const PLACES: &str = r#"
-import json, socket, struct, sys
-
-daemon = socket.socket(fileno=0)
-
-
-def exactly(length):
-    data = b""
-    while len(data) < length:
-        more = daemon.recv(length - len(data))
-        if not more:
-            sys.exit(0)
-        data += more
-    return data
-
-
-def receive():
-    header, data = struct.unpack("<IQ", exactly(12))
-    return json.loads(exactly(header)), exactly(data)
-
-
-def send(header, data=b""):
-    text = json.dumps(header).encode()
-    daemon.sendall(struct.pack("<IQ", len(text), len(data)) + text + data)
-
-
-start, _ = receive()
-assert start["device_memory"], start
-ready = {"type": "ready", "protocol": 1, "device_memory": "opens" in sys.argv}
-ready["inputs"] = [{"name": "x", "datatype": "FP32", "shape": [-1]}]
-ready["outputs"] = [{"name": "place", "datatype": "BYTES", "shape": [1]}]
-send(ready)
-while True:
-    request, data = receive()
-    text = json.dumps([request["inputs"][0].get("device"), len(data)]).encode()
-    place = struct.pack("<I", len(text)) + text
-    output = {"name": "place", "datatype": "BYTES", "shape": [1], "bytes": len(place)}
-    send({"type": "answer", "request": request["request"], "outputs": [output]}, place)
-"#;
+/// it was sent, as JSON. With the argument `device_memory` it opens device memory.
+const PLACES: &str = include_str!("../../../tests/processes/programs/raw.py");
 
 /// It opens the memory by itself: only if its client has registered it.
 #[test]
@@ -301,7 +263,7 @@ fn process_gets_the_place_of_an_input_in_device_memory() {
     let say = ["-c", "import sys; print(sys.executable)"];
     let said = std::process::Command::new("python3").args(say).output().unwrap();
     let python = String::from_utf8(said.stdout).unwrap();
-    for (name, args) in [("opens", ", \"opens\""), ("copies", "")] {
+    for (name, args) in [("opens", ", \"device_memory\""), ("copies", "")] {
         fixture.file(&format!("{name}/1/model.py"), PLACES);
         let command = format!("[{:?}, \"-S\", \"model.py\"{args}]", python.trim());
         let place = "engine = \"process\"\ndevices = [\"cuda:0\"]\n";
@@ -317,11 +279,12 @@ fn process_gets_the_place_of_an_input_in_device_memory() {
         let (name, datatype, shape) = ("x".into(), "FP32".into(), vec![4]);
         let from = TensorData::Region(RegionPart { offset: 8, ..place(region, 16) });
         let inputs = vec![InputTensor { name, datatype, shape, from }];
-        let request = InferRequest { model: model.into(), inputs, ..InferRequest::default() };
+        let (model, id) = (model.into(), "place".into());
+        let request = InferRequest { model, id, inputs, ..InferRequest::default() };
         answered(&fixture, principal, request)
     };
     let text = ask(&me, "opens", "near").unwrap();
-    let said: serde_json::Value = serde_json::from_slice(&text[4..]).unwrap();
+    let said: serde_json::Value = serde_json::from_slice(&text).unwrap();
     let handle: String = near.iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(said, serde_json::json!([{ "handle": handle, "offset": 8 }, 0]));
     let why = "region \"far\" must be on cuda:0 as the model is, got cuda:1";

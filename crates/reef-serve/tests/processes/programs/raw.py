@@ -60,8 +60,9 @@ if "slow" in sys.argv:
     time.sleep(3600)
 if "silent" in sys.argv:
     sys.exit(3)
+assert start["device_memory"] or "device_memory" not in sys.argv, start
 ready = {"type": "ready", "protocol": 2 if "newer" in sys.argv else 1, **tensors()}
-ready |= {name: True for name in ["batches", "streams"] if name in sys.argv}
+ready |= {name: True for name in ["batches", "device_memory", "streams"] if name in sys.argv}
 send(ready | ({"text": {}} if "text" in sys.argv else {}))
 while True:
     request, data = receive()
@@ -91,6 +92,9 @@ while True:
         print("unexpected cancel", flush=True)
     elif what == "pid":
         answer(request, struct.pack("<f", os.getpid()))
+    elif what == "place":
+        text = json.dumps([request["inputs"][0].get("device"), len(data)]).encode()
+        answer(request, text + b" " * (-len(text) % 4))
     elif what == "crash":
         os._exit(7)
     elif what == "crash after":
