@@ -1,5 +1,5 @@
-//! Memory for real-time programs: best-effort guests leave until there is room, and come back when
-//! there is room again.
+//! Memory for real-time programs: best-effort guests are suspended until enough memory is free, and
+//! resumed when theirs fits again.
 //!
 //! One thread serves requests in their order, and looks after returns. A request waits for the
 //! copies, so a program that asks waits in its allocation.

@@ -151,8 +151,8 @@ impl Suspensions {
             return Err(Error::NotFound(text));
         }
         if let Some(guest) = meant.iter().find(|guest| guest.who.class == Class::RealTime) {
-            let text =
-                format!("process {} is real-time: only best-effort guests leave", guest.who.pid);
+            let pid = guest.who.pid;
+            let text = format!("process {pid} must be best-effort to be suspended, is real-time");
             return Err(Error::Invalid(text));
         }
         let pids: BTreeSet<u32> = meant.iter().map(|guest| guest.who.pid).collect();

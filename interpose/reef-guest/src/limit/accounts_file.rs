@@ -81,7 +81,7 @@ impl AccountsFile {
         let until = Instant::now() + JOIN_TIMEOUT;
         while !self.take(0)? {
             if Instant::now() > until {
-                let why = format!("a process has been joining the accounts for {JOIN_TIMEOUT:?}");
+                let why = format!("accounts file: locked by another process for {JOIN_TIMEOUT:?}");
                 return Err(io::Error::new(io::ErrorKind::TimedOut, why));
             }
             std::thread::sleep(Duration::from_millis(1));

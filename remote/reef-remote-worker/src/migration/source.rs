@@ -156,7 +156,7 @@ impl MigrationSource for Migration {
 
     fn begin(&self, to: &Target) -> Result<Copy, String> {
         let window = lock(&self.shared.window).as_ref().map(|window| window.base());
-        let window = window.ok_or("it has memory without a window")?;
+        let window = window.ok_or("it has memory without an address window")?;
         Copy::begin(to, window, &self.program)
     }
 

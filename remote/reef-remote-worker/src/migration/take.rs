@@ -97,7 +97,7 @@ impl Pause {
             all.push(format!("{count} allocations of pools or graphs (cuMemAllocAsync)"));
         }
         if lock(&self.shared.window).is_none() {
-            all.push("memory without a window".to_owned());
+            all.push("memory without an address window".to_owned());
         }
         if all.is_empty() { Ok(()) } else { Err(format!("it has {}", all.join(", and "))) }
     }

@@ -19,7 +19,7 @@ pub struct Options {
     pub(crate) ca: Option<PathBuf>,
     /// Line to be emulated, `remote.emulate`.
     pub(crate) line: Option<Line>,
-    /// Time for which the reader looks for messages before it sleeps, `remote.spin`.
+    /// Time for which the reader polls for messages before it sleeps, `remote.spin`.
     pub(crate) spin: Duration,
 }
 

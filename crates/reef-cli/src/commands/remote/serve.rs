@@ -55,9 +55,9 @@ pub(crate) struct Serve {
     /// File with its private key (PEM).
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
-    /// Time for which a session's thread looks for messages before it sleeps, such as 200us.
+    /// Time for which a session's thread polls for messages before it sleeps, such as 200us.
     ///
-    /// It takes a processor meanwhile, and saves the time of a wake.
+    /// Polling occupies one core, and saves the time of a wake-up.
     #[arg(long, value_name = "TIME", default_value = "0us", value_parser = reef::remote::spin)]
     spin: std::time::Duration,
     /// Serve metrics for Prometheus at this address of this machine, such as 127.0.0.1:7735.
