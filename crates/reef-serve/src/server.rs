@@ -45,7 +45,7 @@ use crate::tenants::registry::Tenants;
 use crate::tenants::tenant::Tenant;
 use bytes::Bytes;
 use reef::Account;
-use reef_guest::places::Parts;
+use reef_guest::slots::SlotShares;
 use reef_suspend::Suspended;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -183,7 +183,10 @@ impl Server {
             regions: {
                 let (max, each) =
                     (slot_counts.regions, config.limits.part(slot_counts.regions as u64));
-                Regions::new(Parts::with_owner(max, each as usize), config.memory.client_mib << 20)
+                Regions::new(
+                    SlotShares::with_owner(max, each as usize),
+                    config.memory.client_mib << 20,
+                )
             },
             tenants: Tenants::new(&config, nodes.len()),
             clients: Clients::new(slot_counts, &config),

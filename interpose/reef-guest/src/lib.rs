@@ -26,9 +26,9 @@ pub mod limit;
 pub mod mmap;
 pub mod pace;
 pub mod page;
-pub mod places;
 pub mod profile;
 pub mod registry;
+pub mod slots;
 #[cfg(target_os = "linux")]
 pub mod swap;
 mod thunk;

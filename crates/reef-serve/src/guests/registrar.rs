@@ -1,9 +1,9 @@
 //! Socket at which containers' processes register, in Alnair's protocol.
 
 use super::containers::{Containers, MAX_REQUEST_CHARS};
-use crate::tenants::user_places::{UserPlace, UserPlaces};
+use crate::tenants::user_slots::{UserSlot, UserSlots};
 use reef_files::SocketFile;
-use reef_guest::places::Parts;
+use reef_guest::slots::SlotShares;
 use reef_guest::unix_peer::{Peer, process_fd};
 use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -54,8 +54,8 @@ impl Drop for Registrar {
 }
 
 fn serve(listener: &UnixListener, containers: &Arc<Containers>, is_over: &AtomicBool) {
-    let parts = Parts::with_owner(MAX_CLIENTS, MAX_CLIENTS_OF_USER);
-    let places = UserPlaces::new(parts);
+    let parts = SlotShares::with_owner(MAX_CLIENTS, MAX_CLIENTS_OF_USER);
+    let slots = UserSlots::new(parts);
     for client in listener.incoming() {
         if is_over.load(SeqCst) {
             return;
@@ -64,19 +64,19 @@ fn serve(listener: &UnixListener, containers: &Arc<Containers>, is_over: &Atomic
             thread::sleep(Duration::from_millis(10)); // no file descriptor is free
             continue;
         };
-        let Some(place) = enter(&client, &places) else { continue };
+        let Some(slot) = enter(&client, &slots) else { continue };
         let of = containers.clone();
         let answer = move || {
-            let _place = place;
+            let _slot = slot;
             let _ = answer(client, &of); // the client may be gone
         };
         let _ = thread::Builder::new().spawn(answer); // without a thread the client is disconnected
     }
 }
 
-/// Takes a place for a client, which keeps it for at most [`CLIENT_TIMEOUT`].
-fn enter(client: &UnixStream, places: &UserPlaces) -> Option<UserPlace> {
-    places.enter(Peer::of(client).ok()?.uid).ok()
+/// Takes a slot for a client, which keeps it for at most [`CLIENT_TIMEOUT`].
+fn enter(client: &UnixStream, slots: &UserSlots) -> Option<UserSlot> {
+    slots.enter(Peer::of(client).ok()?.uid).ok()
 }
 
 /// Answers one client. A timeout or an overlong line is an error.
@@ -149,16 +149,16 @@ mod tests {
 
     #[test]
     fn place_is_free_after_a_panic_of_its_thread() {
-        let places = UserPlaces::new(Parts::with_owner(8, 4));
+        let slots = UserSlots::new(SlotShares::with_owner(8, 4));
         let (client, _other) = UnixStream::pair().unwrap();
-        let place = enter(&client, &places).unwrap();
-        assert_eq!(places.taken(), 1);
+        let slot = enter(&client, &slots).unwrap();
+        assert_eq!(slots.taken(), 1);
         let panics = move || -> u32 {
-            let _place = place;
+            let _slot = slot;
             panic!("on purpose")
         };
         assert!(thread::spawn(panics).join().is_err());
-        assert_eq!(places.taken(), 0);
+        assert_eq!(slots.taken(), 0);
     }
 
     /// The timeout is for the whole line, also if a byte arrives now and then.

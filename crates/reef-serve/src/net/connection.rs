@@ -184,7 +184,7 @@ mod tests {
     use crate::net::identity::principal::Principal;
     use crate::net::quota::admission::Admission;
     use crate::net::quota::connection_pool::ConnectionPool;
-    use reef_guest::places::Parts;
+    use reef_guest::slots::SlotShares;
     use std::io::Write;
     use std::time::Duration;
     use tokio::io::AsyncReadExt;
@@ -194,7 +194,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let _inside = runtime.enter();
         let user = |uid: u32| Principal::User(uid + 1_000_000); // not the owner
-        let parts = Parts { max: 1, each: 1, anonymous: 1, others: 1 };
+        let parts = SlotShares { max: 1, each: 1, anonymous: 1, others: 1 };
         let pool = ConnectionPool::new(parts, &Times::default());
         let (slot, lost) = pool.enter(user(1), false).unwrap();
         let permit = Admission::new("connections", 1).try_acquire().unwrap();

@@ -133,7 +133,7 @@ mod tests {
     use crate::config::limits::Times;
     use crate::net::identity::principal::Principal;
     use crate::net::quota::connection_pool::ConnectionPool;
-    use reef_guest::places::Parts;
+    use reef_guest::slots::SlotShares;
     use std::future::poll_fn;
     use std::io::Read;
     use tokio::io::AsyncWriteExt;
@@ -143,7 +143,7 @@ mod tests {
     fn connection_is_unsent_while_its_socket_takes_no_bytes() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let _inside = runtime.enter();
-        let parts = Parts { max: 1, each: 1, anonymous: 1, others: 1 };
+        let parts = SlotShares { max: 1, each: 1, anonymous: 1, others: 1 };
         let pool = ConnectionPool::new(parts, &Times::default());
         let (slot, lost) = pool.enter(Principal::User(0), false).unwrap();
         let permit = Admission::new("connections", 1).try_acquire().unwrap();

@@ -14,7 +14,7 @@ use crate::requests::device_memory::DeviceMemory;
 use crate::requests::region_memory::{Kind, Memory, RegionSlice, SystemMemory};
 use crate::tensor::short;
 use parking_lot::Mutex;
-use reef_guest::places::{Parts, Standing, Used};
+use reef_guest::slots::{SlotShares, Standing, Used};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::fs::File;
@@ -49,7 +49,7 @@ impl Owner {
 /// Regions by owner and name.
 #[derive(Debug)]
 pub(crate) struct Regions {
-    parts: Parts,
+    parts: SlotShares,
     /// Maximum of one owner; 0 means no limit.
     max_bytes: u64,
     regions: Mutex<BTreeMap<(Owner, String), Region>>,
@@ -60,7 +60,7 @@ pub(crate) struct Regions {
 
 impl Regions {
     /// Allows `parts` of regions, and `max_bytes` bytes of one owner.
-    pub(crate) fn new(parts: Parts, max_bytes: u64) -> Self {
+    pub(crate) fn new(parts: SlotShares, max_bytes: u64) -> Self {
         Self { parts, max_bytes, regions: Mutex::default(), files: Mutex::default() }
     }
 

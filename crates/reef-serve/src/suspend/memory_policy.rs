@@ -10,12 +10,12 @@ use super::reservations::Reservations;
 use super::returns::Returns;
 use super::suspensions::Suspensions;
 use crate::config::guests::MemorySettings;
-use crate::tenants::user_places::{UserPlace, UserPlaces};
+use crate::tenants::user_slots::{UserSlot, UserSlots};
 use parking_lot::Mutex;
 use reef_guest::join::{MemoryRequest, Uuid};
 use reef_guest::page::Class;
-use reef_guest::places::{Full, Parts};
 use reef_guest::registry::{Caller, GuestView, MemoryReply};
+use reef_guest::slots::{Full, SlotShares};
 use reef_suspend::helper::Op;
 use reef_suspend::{MARGIN, Process};
 use std::collections::BTreeMap;
@@ -50,8 +50,8 @@ pub(crate) struct Outcomes {
 #[derive(Clone, Debug)]
 pub(crate) struct MemoryPolicy {
     requests: SyncSender<Request>,
-    /// Places of requests by user, so that one user's keep no other's out.
-    places: UserPlaces,
+    /// Slots of requests by user, so that one user's keep no other's out.
+    slots: UserSlots,
     outcomes: Arc<Mutex<Outcomes>>,
 }
 
@@ -60,7 +60,7 @@ struct Request {
     process: Process,
     asked: MemoryRequest,
     reply: Reply,
-    _place: UserPlace,
+    _slot: UserSlot,
 }
 
 /// Place for the answer.
@@ -117,8 +117,8 @@ impl MemoryPolicy {
         std::thread::Builder::new()
             .name("reef-memory".into())
             .spawn(move || worker.run(&waiting))?;
-        let parts = Parts::with_owner(MAX_WAITING, MAX_WAITING_OF_USER);
-        Ok(Self { requests, places: UserPlaces::new(parts), outcomes })
+        let parts = SlotShares::with_owner(MAX_WAITING, MAX_WAITING_OF_USER);
+        Ok(Self { requests, slots: UserSlots::new(parts), outcomes })
     }
 
     /// Takes a request. Doesn't block.
@@ -126,18 +126,18 @@ impl MemoryPolicy {
         let process = Process::of(caller.pid);
         let process = process.map_err(|error| format!("process {}: {error}", caller.pid));
         match process.and_then(|process| Ok((process, self.enter(caller.uid)?))) {
-            Ok((process, _place)) => {
-                self.send(Request { process, asked, reply: Reply::Guest(reply), _place });
+            Ok((process, _slot)) => {
+                self.send(Request { process, asked, reply: Reply::Guest(reply), _slot });
             }
             Err(why) => reply.refuse(why),
         }
     }
 
-    /// Takes a place for a request of this user.
-    fn enter(&self, uid: u32) -> Result<UserPlace, String> {
+    /// Takes a slot for a request of this user.
+    fn enter(&self, uid: u32) -> Result<UserSlot, String> {
         let user = format!("user {uid}");
         let told = |full: Full| full.text("requests for memory", &user);
-        self.places.enter(uid).map_err(told)
+        self.slots.enter(uid).map_err(told)
     }
 
     fn send(&self, request: Request) {
@@ -158,8 +158,8 @@ impl MemoryPolicy {
         let process = Process::of(std::process::id()).map_err(|error| error.to_string())?;
         let (reply, answer) = channel();
         let asked = MemoryRequest { device, bytes, is_reserved: false };
-        let _place = self.enter(rustix::process::getuid().as_raw())?;
-        self.send(Request { process, asked, reply: Reply::Load(reply), _place });
+        let _slot = self.enter(rustix::process::getuid().as_raw())?;
+        self.send(Request { process, asked, reply: Reply::Load(reply), _slot });
         answer.recv().unwrap_or_else(|_| Err("the thread for memory has ended".into()))
     }
 
@@ -220,7 +220,7 @@ impl Worker {
             return;
         }
         let made = self.make_room(&request);
-        let Request { process, asked: MemoryRequest { bytes, .. }, reply, _place } = request;
+        let Request { process, asked: MemoryRequest { bytes, .. }, reply, _slot } = request;
         let (pid, mib) = (process.pid, bytes >> 20);
         match &made {
             Ok(()) => {

@@ -16,7 +16,7 @@ use crate::net::identity::peer::{ConnectionGuard, Life};
 use crate::tenants::tenant::{Tenant, WHOLE};
 use parking_lot::Mutex;
 use reef::{Account, Rate, Usage};
-use reef_guest::places::{Parts, Standing, Used};
+use reef_guest::slots::{SlotShares, Standing, Used};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -177,7 +177,7 @@ impl Claims {
 
 /// Refuses a claim that does not fit.
 fn check_limits(room: ClaimLimits, claims: &[Claim], tenant: &Tenant, rate: Rate) -> Result<()> {
-    let parts = Parts::with_owner(MAX_CLAIMS, MAX_CLAIMS_OF_PRINCIPAL);
+    let parts = SlotShares::with_owner(MAX_CLAIMS, MAX_CLAIMS_OF_PRINCIPAL);
     if let Some(full) = parts.full(tenant.principal.standing(), used_by(claims, tenant)) {
         let text = full.text("clients with a stated budget", &tenant.principal);
         return Err(Error::Exhausted(text));

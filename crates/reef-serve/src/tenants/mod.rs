@@ -9,4 +9,4 @@ pub(crate) mod claims;
 pub(crate) mod grant;
 pub(crate) mod registry;
 pub(crate) mod tenant;
-pub(crate) mod user_places;
+pub(crate) mod user_slots;

@@ -15,7 +15,7 @@ use crate::page::file::PageFile;
 use crate::page::layout::{Class, Identity};
 use crate::page::mapping::Mapping;
 use crate::page::spans::Time;
-use crate::places::{Part, Parts, Standing, Used};
+use crate::slots::{SlotShare, SlotShares, Standing, Used};
 use rustix::net::Shutdown;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::fd::{AsFd, OwnedFd};
@@ -141,20 +141,21 @@ impl Guests {
     /// Checks the limits of guests, of which there may be `most`. They use descriptors, pages and
     /// threads, and one user may not take them all.
     fn check_room(&self, uid: u32, most: usize) -> Result<(), String> {
-        let (parts, used) = (Parts::with_owner(most, (most / 2).max(1)), self.used(uid, |_| true));
+        let (shares, used) =
+            (SlotShares::with_owner(most, (most / 2).max(1)), self.used(uid, |_| true));
         let (all, its) = (used.all, used.own);
-        match parts.full(Standing::of_user(uid), used).map(|full| full.part) {
-            None | Some(Part::Anonymous) => {}
-            Some(Part::All) => {
+        match shares.full(Standing::of_user(uid), used).map(|full| full.share) {
+            None | Some(SlotShare::Anonymous) => {}
+            Some(SlotShare::All) => {
                 return Err(format!(
                     "{all} guests, which is what this daemon has file descriptors for: raise its limit of open files"
                 ));
             }
-            Some(Part::Others) => {
+            Some(SlotShare::Others) => {
                 let others = used.others;
                 return Err(format!("{others} guests of others than the owner, of {most} in all"));
             }
-            Some(Part::Holder) => {
+            Some(SlotShare::Holder) => {
                 return Err(format!(
                     "{its} guests of user {uid}, of {most} in all: raise the daemon's limit of open files"
                 ));
@@ -173,8 +174,8 @@ impl Guests {
         let most = Holders::DAEMON as usize;
         let is_one = |guest: &Guest| guest.device == device && guest.who.class == Class::RealTime;
         let used = self.used(uid, is_one);
-        let full = Parts::with_owner(most, most / 2).full(Standing::of_user(uid), used);
-        let Some(full) = full.filter(|full| full.part != Part::All) else { return Ok(()) };
+        let full = SlotShares::with_owner(most, most / 2).full(Standing::of_user(uid), used);
+        let Some(full) = full.filter(|full| full.share != SlotShare::All) else { return Ok(()) };
         let user = format!("user {uid}");
         let text = full.text("real-time guests on this device", &user);
         Err(text)

@@ -11,7 +11,7 @@ use crate::join::guest_info::GuestInfo;
 use crate::join::wire::{JoinRequest, MemoryRequest, Uuid};
 use crate::join::wire::{Message, receive, send};
 use crate::page::layout::Class;
-use crate::places::{Activity, Parts, Places, Standing, Timeouts};
+use crate::slots::{Activity, SlotShares, Slots, Standing, Timeouts};
 use crate::unix_peer::Peer;
 use reef_files::SocketFile;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 /// Time within which a connection must send its first message.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(2);
-/// Time after which a connection without a message gives its place to one that needs it.
+/// Time after which a connection without a message gives its slot to one that needs it.
 const SILENCE: Duration = Duration::from_millis(100);
 /// Maximum connections that are joining at a time, and of one user.
 const MAX_JOINING: usize = 64;
@@ -139,7 +139,7 @@ impl Registry {
         let (stopped, stop) = io::pipe()?;
         let guests = Arc::new(Mutex::new(Guests::new(rules)));
         let listener = Listener::new(socket)?;
-        let joining = Places::new(Parts::with_owner(MAX_JOINING, MAX_JOINING_OF_USER));
+        let joining = Slots::new(SlotShares::with_owner(MAX_JOINING, MAX_JOINING_OF_USER));
         let of = guests.clone();
         let server = Server { listener, stopped, policy, caps, memory, joining, guests: of };
         let thread = std::thread::Builder::new().name("reef-guests".into());
@@ -199,7 +199,7 @@ struct Server {
     caps: Box<CapsOf>,
     memory: Box<MemoryHandler>,
     /// Connections without a message so far.
-    joining: Places<u32, PendingConnection>,
+    joining: Slots<u32, PendingConnection>,
     guests: Arc<Mutex<Guests>>,
 }
 

@@ -9,7 +9,7 @@
 //! | TCP, with neither | its address: all clients of an address are the same principal |
 
 use crate::config::rights::network;
-use reef_guest::places::Standing;
+use reef_guest::slots::Standing;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ impl Principal {
         matches!(self, Self::Address(_) | Self::Loopback(_))
     }
 
-    /// Returns its standing, for its part of places.
+    /// Returns its standing, for its share of slots.
     pub(crate) fn standing(&self) -> Standing {
         match *self {
             Self::User(uid) => Standing::of_user(uid),

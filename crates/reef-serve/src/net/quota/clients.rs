@@ -1,7 +1,7 @@
 //! Connected clients, by protocol, and their quotas.
 //!
 //! The local path, Unix sockets and TCP have pools of their own, so a full one takes nothing from
-//! the others. All are divided by the rule of [`reef_guest::places`]. An eighth of the local path's
+//! the others. All are divided by the rule of [`reef_guest::slots`]. An eighth of the local path's
 //! slots is reserved for real-time clients.
 
 use crate::class::Class;
@@ -14,7 +14,7 @@ use crate::net::quota::connection_pool::{ConnectionPool, ConnectionSlot, SlotLos
 use crate::net::quota::descriptors::SlotCounts;
 use crate::net::quota::rate_limit::RateLimit;
 use parking_lot::Mutex;
-use reef_guest::places::{Parts, Places, Timeouts};
+use reef_guest::slots::{SlotShares, Slots, Timeouts};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
@@ -36,7 +36,7 @@ impl Drop for Permits {
 /// Connections of all protocols.
 #[derive(Debug)]
 pub(crate) struct Clients {
-    local: Mutex<Places<Principal, ()>>,
+    local: Mutex<Slots<Principal, ()>>,
     local_best_effort: Arc<Admission>,
     unix: Arc<ConnectionPool>,
     tcp: Arc<ConnectionPool>,
@@ -56,10 +56,11 @@ impl Clients {
     pub(crate) fn new(slot_counts: SlotCounts, config: &Config) -> Arc<Self> {
         let connections = |max| Admission::new("connections", max);
         let SlotCounts { local, unix, tcp, .. } = slot_counts;
-        let users = |max: usize| Parts::with_owner(max, config.limits.part(max as u64) as usize);
+        let users =
+            |max: usize| SlotShares::with_owner(max, config.limits.part(max as u64) as usize);
         let has_proofs = config.has_proofs();
         Arc::new(Self {
-            local: Mutex::new(Places::new(users(local))),
+            local: Mutex::new(Slots::new(users(local))),
             local_best_effort: connections(local - local / 8),
             unix: ConnectionPool::new(users(unix), &config.times),
             tcp: ConnectionPool::new(tcp_parts(tcp, has_proofs, config), &config.times),
@@ -152,10 +153,10 @@ impl Clients {
 }
 
 /// Divides the slots of TCP: if there are tokens or certificates, a quarter is for their clients.
-fn tcp_parts(max: usize, has_proofs: bool, config: &Config) -> Parts {
+fn tcp_parts(max: usize, has_proofs: bool, config: &Config) -> SlotShares {
     let each = config.limits.part(max as u64) as usize;
     let anonymous = if has_proofs { config.limits.of_anonymous(max as u64) as usize } else { max };
-    Parts { max, each, anonymous, others: max }
+    SlotShares { max, each, anonymous, others: max }
 }
 
 #[cfg(test)]

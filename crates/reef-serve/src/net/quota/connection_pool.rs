@@ -1,5 +1,5 @@
 //! Slots of connections of gRPC and HTTP, one pool for each kind of endpoint, by the rule of
-//! [`reef_guest::places`].
+//! [`reef_guest::slots`].
 //!
 //! | a connection | its slot goes to another that needs it after | it goes in any case after |
 //! |---|---|---|
@@ -27,7 +27,7 @@ use crate::config::limits::Times;
 use crate::error::{Error, Result};
 use crate::net::identity::principal::Principal;
 use parking_lot::Mutex;
-use reef_guest::places::{Activity, Parts, Places, Timeouts};
+use reef_guest::slots::{Activity, SlotShares, Slots, Timeouts};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -51,7 +51,7 @@ const REFUSAL_TIMEOUT: Duration = Duration::from_secs(3);
 pub(crate) struct ConnectionPool {
     /// A connection over TCP has no principal until it has asked for something: a token may be
     /// another's.
-    table: Mutex<Places<Option<Principal>, PooledConnection>>,
+    table: Mutex<Slots<Option<Principal>, PooledConnection>>,
     /// `times.idle_ms` and `times.write_ms`.
     idle: Duration,
     write: Duration,
@@ -76,8 +76,8 @@ impl PooledConnection {
 pub(crate) type SlotLoss = oneshot::Receiver<Infallible>;
 
 impl ConnectionPool {
-    pub(crate) fn new(parts: Parts, times: &Times) -> Arc<Self> {
-        let table = Mutex::new(Places::asking(parts, PooledConnection::has_input));
+    pub(crate) fn new(parts: SlotShares, times: &Times) -> Arc<Self> {
+        let table = Mutex::new(Slots::asking(parts, PooledConnection::has_input));
         Arc::new(Self { table, idle: times.idle(), write: times.write() })
     }
 

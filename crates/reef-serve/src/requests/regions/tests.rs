@@ -53,8 +53,8 @@ fn regions(max: usize) -> Regions {
     Regions::new(parts(max), 0)
 }
 
-fn parts(max: usize) -> Parts {
-    Parts { max, each: max, anonymous: max, others: max }
+fn parts(max: usize) -> SlotShares {
+    SlotShares { max, each: max, anonymous: max, others: max }
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn connections_of_a_loopback_user_share_its_regions() {
 #[test]
 fn owner_registers_when_other_tenants_have_their_parts() {
     let memory = Memory::new("parts", 64);
-    let regions = Regions::new(Parts::with_owner(8, 4), 0);
+    let regions = Regions::new(SlotShares::with_owner(8, 4), 0);
     let register = |peer: &Peer, name: &str| {
         regions.register(peer, name, &memory.0, 0, 64, || Ok(())).map_err(|e| e.to_string())
     };

@@ -1,7 +1,7 @@
 //! The history, and the streams of its viewers.
 //!
-//! Streams have places by the rule of [`reef_guest::places`]: a viewer that reads nothing for
-//! [`UNREAD_TIMEOUT`] gives its place to one that needs it. A viewer that is slow misses states and
+//! Streams have slots by the rule of [`reef_guest::slots`]: a viewer that reads nothing for
+//! [`UNREAD_TIMEOUT`] gives its slot to one that needs it. A viewer that is slow misses states and
 //! gets the newest one; at most one waits for it here.
 
 use super::history::History;
@@ -12,7 +12,7 @@ use crate::net::identity::principal::Principal;
 use crate::server::Server;
 use bytes::Bytes;
 use parking_lot::Mutex;
-use reef_guest::places::{Activity, Parts, Places, Timeouts};
+use reef_guest::slots::{Activity, SlotShares, Slots, Timeouts};
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use tokio_stream::Stream;
 const MAX_STREAMS: usize = 64;
 const MAX_OF_HOLDER: usize = 8;
 
-/// Time after which an unread stream gives its place to another.
+/// Time after which an unread stream gives its slot to another.
 const UNREAD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Upper bound of the length of a state, which a stream is charged for.
@@ -45,8 +45,8 @@ pub(crate) struct Feed {
 
 #[derive(Debug)]
 struct Viewers {
-    places: Places<Principal, ()>,
-    /// The number of each place, and its stream. `None` once the daemon ends.
+    slots: Slots<Principal, ()>,
+    /// The number of each slot, and its stream. `None` once the daemon ends.
     streams: Option<Vec<(u64, Sender<Bytes>)>>,
 }
 
@@ -55,8 +55,8 @@ const READING: Timeouts =
 
 impl Feed {
     pub(crate) fn new() -> Arc<Self> {
-        let places = Places::new(Parts::with_owner(MAX_STREAMS, MAX_OF_HOLDER));
-        let viewers = Viewers { places, streams: Some(Vec::new()) };
+        let slots = Slots::new(SlotShares::with_owner(MAX_STREAMS, MAX_OF_HOLDER));
+        let viewers = Viewers { slots, streams: Some(Vec::new()) };
         let (history, written) = (Mutex::default(), Mutex::default());
         Arc::new(Self { history, written, viewers: Mutex::new(viewers) })
     }
@@ -96,12 +96,12 @@ impl Feed {
     }
 
     fn publish(&self, event: &Bytes, now: Instant) {
-        let Viewers { places, streams } = &mut *self.viewers.lock();
+        let Viewers { slots, streams } = &mut *self.viewers.lock();
         let Some(streams) = streams else { return };
-        streams.retain(|(number, _)| places.has(*number)); // others took the place
+        streams.retain(|(number, _)| slots.has(*number)); // others took the slot
         for (number, stream) in streams {
             if stream.try_send(event.clone()).is_ok() {
-                places.set(*number, READING, now);
+                slots.set(*number, READING, now);
             }
         }
     }
@@ -114,11 +114,11 @@ impl Feed {
     /// daemon ends.
     pub(super) fn view(self: &Arc<Self>, principal: &Principal) -> Result<Viewer> {
         let first = event(&self.state());
-        let Viewers { places, streams } = &mut *self.viewers.lock();
+        let Viewers { slots, streams } = &mut *self.viewers.lock();
         let ended = || Error::Unavailable("the daemon is shutting down".into());
         let streams = streams.as_mut().ok_or_else(ended)?;
         let (holder, standing) = (principal.clone(), principal.standing());
-        let number = places.enter(holder, standing, READING, (), Instant::now());
+        let number = slots.enter(holder, standing, READING, (), Instant::now());
         let number =
             number.map_err(|(full, ())| Error::Exhausted(full.text("page streams", principal)))?;
         let (stream, events) = channel(1);
@@ -151,8 +151,8 @@ impl Stream for Viewer {
 
 impl Drop for Viewer {
     fn drop(&mut self) {
-        let Viewers { places, streams } = &mut *self.feed.viewers.lock();
-        places.remove(self.number);
+        let Viewers { slots, streams } = &mut *self.feed.viewers.lock();
+        slots.remove(self.number);
         streams.iter_mut().for_each(|streams| streams.retain(|(number, _)| *number != self.number));
     }
 }
@@ -232,8 +232,8 @@ mod tests {
         let late = Instant::now() + UNREAD_TIMEOUT;
         feed.publish(&Bytes::from_static(b"x"), late); // all but the first are read
         let (holder, standing) = (token("ci"), token("ci").standing());
-        let newcomer = feed.viewers.lock().places.enter(holder, standing, READING, (), late);
-        newcomer.expect("the unread one's place");
+        let newcomer = feed.viewers.lock().slots.enter(holder, standing, READING, (), late);
+        newcomer.expect("the unread one's slot");
         feed.publish(&Bytes::from_static(b"y"), late);
         assert_eq!(read(&mut own[0]), (1, true), "its stream has ended");
         assert!(own[1..].iter_mut().all(|viewer| !read(viewer).1));

@@ -9,7 +9,7 @@ fn user(uid: u32) -> Principal {
 }
 
 fn pool(max: usize, each: usize) -> Arc<ConnectionPool> {
-    let parts = Parts { max, each, anonymous: max, others: max };
+    let parts = SlotShares { max, each, anonymous: max, others: max };
     ConnectionPool::new(parts, &Times { idle_ms: 60_000, write_ms: 60_000, ..Times::default() })
 }
 
@@ -195,7 +195,7 @@ fn dropped_slot_is_free() {
 
 #[test]
 fn sweep_takes_the_slot_of_a_client_that_reads_nothing() {
-    let parts = Parts { max: 4, each: 4, anonymous: 4, others: 4 };
+    let parts = SlotShares { max: 4, each: 4, anonymous: 4, others: 4 };
     let pool = ConnectionPool::new(parts, &Times { write_ms: 0, ..Times::default() });
     let mut client = Client::enter(&pool, user(1)).unwrap();
     let request = client.begin(&user(1));
