@@ -153,7 +153,7 @@ pub struct PlacedClient {
     inputs: usize,
     outputs: usize,
     /// Node and moves, to be read while a request runs.
-    seat: Mutex<(usize, u32)>,
+    location: Mutex<(usize, u32)>,
     inner: Mutex<Option<Box<dyn AnyPlaced>>>,
 }
 
@@ -168,7 +168,7 @@ impl PlacedClient {
         Self {
             inputs: network.inputs.bytes(),
             outputs: network.outputs.bytes(),
-            seat: Mutex::new((inner.node(), inner.moves())),
+            location: Mutex::new((inner.node(), inner.moves())),
             inner: Mutex::new(Some(inner)),
         }
     }
@@ -189,7 +189,7 @@ impl PlacedClient {
         let mut inner = self.inner.lock();
         let placed = inner.as_mut().ok_or_else(crate::client::gone)?;
         let times = placed.run(inputs, outputs);
-        *self.seat.lock() = (placed.node(), placed.moves());
+        *self.location.lock() = (placed.node(), placed.moves());
         times
     }
 
@@ -200,12 +200,12 @@ impl PlacedClient {
 
     /// Number of the device that it is on.
     pub fn node(&self) -> usize {
-        self.seat.lock().0
+        self.location.lock().0
     }
 
     /// Number of its moves.
     pub fn moves(&self) -> u32 {
-        self.seat.lock().1
+        self.location.lock().1
     }
 
     /// Ends it, after a request that runs.
@@ -291,7 +291,7 @@ impl<D: Operators> AnyCluster for Running<D> {
         let other = || Fault::invalid("the network is another cluster's");
         let replicas = replicas.ok_or_else(other)?;
         let demand = if demand.bytes == 0 { demand.bytes(network.bytes) } else { demand };
-        let build = move |node: &Node<D>| Seated::new(replicas.on(node)?);
+        let build = move |node: &Node<D>| PlacedNetwork::new(replicas.on(node)?);
         let placed: Box<dyn AnyPlaced> = match class {
             Class::RealTime => Box::new(RealTime(self.cluster.real_time(demand, config, build)?)),
             Class::BestEffort => {
@@ -303,14 +303,14 @@ impl<D: Operators> AnyCluster for Running<D> {
 }
 
 /// An instance on a client's device.
-struct Seated<D: Operators> {
+struct PlacedNetwork<D: Operators> {
     network: Network<D>,
     task: Task<D>,
     best_effort: Arc<[Command<D>]>,
     _weights: Arc<Replica<Weights<D>>>,
 }
 
-impl<D: Operators> Seated<D> {
+impl<D: Operators> PlacedNetwork<D> {
     fn new(weights: Arc<Replica<Weights<D>>>) -> Result<Self, ModelError> {
         let network = weights.network()?;
         let task = Task::new(network.graphs(usize::MAX)?)?;
@@ -319,14 +319,14 @@ impl<D: Operators> Seated<D> {
     }
 }
 
-struct RealTime<D: Operators>(RtPlaced<D, Seated<D>, ModelError>);
+struct RealTime<D: Operators>(RtPlaced<D, PlacedNetwork<D>, ModelError>);
 
 impl<D: Operators> AnyPlaced for RealTime<D> {
     fn run(&mut self, inputs: &[u8], outputs: &mut [u8]) -> Result<Times> {
-        let timing = self.0.run(|client, seated| {
-            seated.network.stage_bytes(0, inputs)?;
-            let timing = client.run(&seated.task)?;
-            seated.network.read_staged(0, outputs)?;
+        let timing = self.0.run(|client, placed| {
+            placed.network.stage_bytes(0, inputs)?;
+            let timing = client.run(&placed.task)?;
+            placed.network.read_staged(0, outputs)?;
             Ok::<_, ModelError>(timing)
         })?;
         let (delay, device) = (Some(timing.delay), Some(timing.device));
@@ -342,16 +342,16 @@ impl<D: Operators> AnyPlaced for RealTime<D> {
     }
 }
 
-struct BestEffort<D: Operators>(BePlaced<D, Seated<D>, ModelError>);
+struct BestEffort<D: Operators>(BePlaced<D, PlacedNetwork<D>, ModelError>);
 
 impl<D: Operators> AnyPlaced for BestEffort<D> {
     fn run(&mut self, inputs: &[u8], outputs: &mut [u8]) -> Result<Times> {
         let since = Instant::now();
-        self.0.run(|client, seated| {
-            seated.network.stage_bytes(0, inputs)?;
-            let last = client.submit(&seated.best_effort)?;
+        self.0.run(|client, placed| {
+            placed.network.stage_bytes(0, inputs)?;
+            let last = client.submit(&placed.best_effort)?;
             client.wait(last)?;
-            seated.network.read_staged(0, outputs)
+            placed.network.read_staged(0, outputs)
         })?;
         Ok(Times { delay: None, device: None, total: since.elapsed() })
     }

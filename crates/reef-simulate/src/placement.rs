@@ -36,15 +36,15 @@ impl Placement {
     }
 
     /// Returns the device's rank: the client gets the device with the lowest.
-    fn key(self, kind: &Kind, room: &Room, device: usize, fleet: &Fleet) -> f64 {
-        let full = if room.fits(kind, fleet) { 0.0 } else { 1e12 };
+    fn key(self, kind: &Kind, on: &DeviceLoad, device: usize, fleet: &Fleet) -> f64 {
+        let full = if on.fits(kind, fleet) { 0.0 } else { 1e12 };
         match self {
-            Self::Spread => room.load,
+            Self::Spread => on.load,
             Self::Pack if full == 0.0 => device as f64,
-            Self::Pack => full + room.load,
-            Self::RtApart if kind.class == Class::Rt => f64::from(room.rt) * 1e6 + room.load,
-            Self::RtApart => room.load,
-            Self::LeastInterference => full + room.interference(kind),
+            Self::Pack => full + on.load,
+            Self::RtApart if kind.class == Class::Rt => f64::from(on.rt) * 1e6 + on.load,
+            Self::RtApart => on.load,
+            Self::LeastInterference => full + on.interference(kind),
         }
     }
 }
@@ -59,7 +59,7 @@ struct Kind {
 
 /// Clients on a device, in numbers.
 #[derive(Clone, Default)]
-struct Room {
+struct DeviceLoad {
     load: f64,
     rt_load: f64,
     rt: u32,
@@ -69,7 +69,7 @@ struct Room {
     sensitivity: f64,
 }
 
-impl Room {
+impl DeviceLoad {
     fn fits(&self, kind: &Kind, fleet: &Fleet) -> bool {
         match kind.class {
             Class::Rt => self.rt == 0 || self.rt_load + kind.load <= fleet.rt_load,
@@ -103,13 +103,13 @@ pub(crate) type Placed = (u32, u32);
 
 /// The clients of each device.
 pub(crate) fn place(fleet: &Fleet, placement: Placement) -> Vec<Vec<Placed>> {
-    let mut rooms = vec![Room::default(); fleet.devices()];
+    let mut loads = vec![DeviceLoad::default(); fleet.devices()];
     let mut placed = vec![Vec::new(); fleet.devices()];
     for class in [Class::Rt, Class::Be] {
         for (at, client) in fleet.clients.iter().enumerate() {
             if client.class == class {
                 let at = at as u32;
-                place_kind(fleet, placement, at, &mut rooms, &mut placed);
+                place_kind(fleet, placement, at, &mut loads, &mut placed);
             }
         }
     }
@@ -120,7 +120,7 @@ fn place_kind(
     fleet: &Fleet,
     placement: Placement,
     at: u32,
-    rooms: &mut [Room],
+    loads: &mut [DeviceLoad],
     placed: &mut [Vec<Placed>],
 ) {
     let client = &fleet.clients[at as usize];
@@ -128,15 +128,15 @@ fn place_kind(
     let load = load(fleet, client, &inference);
     let kind = Kind { class: client.class, inference, load };
     // Keys are not negative, so that their bits are in their order.
-    let key = |room: &Room, device| placement.key(&kind, room, device, fleet).to_bits();
-    let keys = rooms.iter().enumerate().map(|(device, room)| Reverse((key(room, device), device)));
+    let key = |on: &DeviceLoad, device| placement.key(&kind, on, device, fleet).to_bits();
+    let keys = loads.iter().enumerate().map(|(device, on)| Reverse((key(on, device), device)));
     let mut heap: BinaryHeap<_> = keys.collect();
     for number in 0..client.count {
         let Some(mut top) = heap.peek_mut() else { return };
         let device = top.0.1;
-        rooms[device].take(&kind);
+        loads[device].take(&kind);
         placed[device].push((at, number));
-        *top = Reverse((key(&rooms[device], device), device));
+        *top = Reverse((key(&loads[device], device), device));
     }
 }
 

@@ -1,7 +1,8 @@
 //! Models that are processes: a program of the repository answers their requests.
 //!
 //! ```text
-//! ProcessModel ── Seat (one per instance): a thread that starts the program and waits for its end
+//! ProcessModel ── Supervisor (one per instance): a thread that starts the program, and waits
+//!                   │               for its end
 //!                   └── Connection: frames over the program's standard input
 //! ```
 //!
@@ -20,7 +21,7 @@ mod message;
 pub(crate) mod model;
 mod output;
 mod patience;
-mod seat;
 pub(crate) mod settings;
 mod spawn;
+mod supervisor;
 mod user;

@@ -1,8 +1,8 @@
 //! A model whose instances are processes, behind the same interface as a model on a device.
 
 use super::connection::Tensors;
-use super::seat::{Role, Seat};
 use super::settings::Program;
+use super::supervisor::{Role, Supervisor};
 use crate::class::Class;
 use crate::engine::api::{DeviceModel, Instance, Run, RunTiming};
 use crate::engine::call::{Call, CallOutput, TextAbilities};
@@ -39,9 +39,9 @@ pub(crate) struct ProcessModelSpec<'a> {
 pub(crate) struct ProcessModel {
     role: Role,
     tensors: Arc<Tensors>,
-    seats: Vec<(Class, Arc<Seat>)>,
-    /// Seats without an instance.
-    free: Mutex<Vec<(Class, Arc<Seat>)>>,
+    supervisors: Vec<(Class, Arc<Supervisor>)>,
+    /// Supervisors without an instance.
+    free: Mutex<Vec<(Class, Arc<Supervisor>)>>,
 }
 
 impl ProcessModel {
@@ -55,16 +55,18 @@ impl ProcessModel {
         spec: &ProcessModelSpec<'_>,
         is_closing: &dyn Fn() -> bool,
     ) -> Result<Self> {
-        let seats = start_seats(spec)?;
-        let ready =
-            seats.iter().map(|(_, seat)| seat.ready(is_closing)).collect::<Result<Vec<_>>>();
+        let supervisors = start_supervisors(spec)?;
+        let ready = supervisors
+            .iter()
+            .map(|(_, supervisor)| supervisor.ready(is_closing))
+            .collect::<Result<Vec<_>>>();
         match ready.and_then(same).and_then(|tensors| spec.check_batches(tensors)) {
             Ok(tensors) => {
-                let free = Mutex::new(seats.clone());
-                Ok(Self { role: spec.role(Class::RealTime, 0), tensors, seats, free })
+                let free = Mutex::new(supervisors.clone());
+                Ok(Self { role: spec.role(Class::RealTime, 0), tensors, supervisors, free })
             }
             Err(error) => {
-                end(&seats);
+                end(&supervisors);
                 Err(error)
             }
         }
@@ -109,26 +111,26 @@ impl ProcessModelSpec<'_> {
     }
 }
 
-fn start_seats(spec: &ProcessModelSpec<'_>) -> Result<Vec<(Class, Arc<Seat>)>> {
-    let mut seats = Vec::new();
+fn start_supervisors(spec: &ProcessModelSpec<'_>) -> Result<Vec<(Class, Arc<Supervisor>)>> {
+    let mut supervisors = Vec::new();
     for (class, count) in Class::ALL.into_iter().zip(spec.instances) {
         for instance in 0..count {
-            match Seat::start(spec.role(class, instance)) {
-                Ok(seat) => seats.push((class, seat)),
+            match Supervisor::start(spec.role(class, instance)) {
+                Ok(supervisor) => supervisors.push((class, supervisor)),
                 Err(error) => {
-                    end(&seats);
+                    end(&supervisors);
                     return Err(error);
                 }
             }
         }
     }
-    Ok(seats)
+    Ok(supervisors)
 }
 
 /// Ends all processes, and waits for that.
-fn end(seats: &[(Class, Arc<Seat>)]) {
-    seats.iter().for_each(|(_, seat)| seat.begin_end());
-    seats.iter().for_each(|(_, seat)| seat.end());
+fn end(supervisors: &[(Class, Arc<Supervisor>)]) {
+    supervisors.iter().for_each(|(_, supervisor)| supervisor.begin_end());
+    supervisors.iter().for_each(|(_, supervisor)| supervisor.end());
 }
 
 /// Returns the tensors, which must be those of all instances.
@@ -145,12 +147,12 @@ impl DeviceModel for ProcessModel {
     fn instance(&self, class: Class, _: ClientConfig) -> Result<Box<dyn Instance>> {
         let mut free = self.free.lock();
         let at = free.iter().position(|(of, _)| *of == class);
-        let seat = match at {
+        let supervisor = match at {
             Some(at) => free.swap_remove(at).1,
             // A panic has taken one: another takes its place.
-            None => Seat::start(Role { class: class.name(), ..self.role.clone() })?,
+            None => Supervisor::start(Role { class: class.name(), ..self.role.clone() })?,
         };
-        Ok(Box::new(ProcessInstance(seat)))
+        Ok(Box::new(ProcessInstance(supervisor)))
     }
 
     fn own_bytes(&self) -> u64 {
@@ -174,33 +176,34 @@ impl DeviceModel for ProcessModel {
     }
 
     fn late(&self, class: Class) -> Option<Error> {
-        let of_class = || self.seats.iter().filter(|(of, _)| *of == class);
-        let is_off = of_class().count() > 0 && of_class().all(|(_, seat)| seat.is_off());
+        let of_class = || self.supervisors.iter().filter(|(of, _)| *of == class);
+        let is_off =
+            of_class().count() > 0 && of_class().all(|(_, supervisor)| supervisor.is_off());
         is_off.then(no_room)
     }
 
     fn is_in_the_way(&self, class: Class) -> bool {
-        self.seats.iter().any(|(of, seat)| *of == class && seat.is_in_the_way())
+        self.supervisors.iter().any(|(of, supervisor)| *of == class && supervisor.is_in_the_way())
     }
 
     fn close(&self) {
-        self.seats.iter().for_each(|(_, seat)| seat.close());
+        self.supervisors.iter().for_each(|(_, supervisor)| supervisor.close());
     }
 
     fn begin_end(&self) {
-        self.seats.iter().for_each(|(_, seat)| seat.begin_end());
+        self.supervisors.iter().for_each(|(_, supervisor)| supervisor.begin_end());
     }
 }
 
 impl Drop for ProcessModel {
     fn drop(&mut self) {
-        end(&self.seats);
+        end(&self.supervisors);
     }
 }
 
 /// A process for one request or batch at a time.
 #[derive(Debug)]
-struct ProcessInstance(Arc<Seat>);
+struct ProcessInstance(Arc<Supervisor>);
 
 impl Instance for ProcessInstance {
     fn write(&mut self, _: usize, _: &[u8]) -> Result<()> {

@@ -18,7 +18,7 @@ const MAX_QUIET: u64 = 20_000_000;
 /// Gates of a device's queues.
 #[derive(Debug)]
 pub(crate) struct Gates {
-    passages: Vec<Passage>,
+    rt_windows: Vec<RtWindows>,
     queues: Vec<Gate>,
     limits: Vec<LaunchLimit>,
     /// Nanoseconds of a period, and those by which a queue starts and ends after its gate.
@@ -39,7 +39,7 @@ pub(super) struct GateState {
 
 /// Windows and controller of one real-time client.
 #[derive(Debug)]
-struct Passage {
+struct RtWindows {
     controller: Option<Controller>,
     windows: Vec<Windows>,
     /// Time at which it last had work.
@@ -67,13 +67,13 @@ impl Gates {
     pub(crate) fn new(device: &DeviceProfile, slos: &[Option<Slo>], queues: &[Allowance]) -> Self {
         let nanos = |micros: f64| (micros * 1e3) as u64;
         let period = nanos(device.period_us);
-        let passage = |slo: &Option<Slo>| Passage {
+        let windows = |slo: &Option<Slo>| RtWindows {
             controller: slo.filter(|_| !queues.is_empty()).map(|slo| Controller::new(slo, 0)),
             windows: queues.iter().map(|_| Windows::new(period, 0)).collect(),
             busy: None,
         };
         Self {
-            passages: slos.iter().map(passage).collect(),
+            rt_windows: slos.iter().map(windows).collect(),
             queues: queues.iter().map(Gate::new).collect(),
             limits: vec![LaunchLimit::Open; queues.len()],
             period,
@@ -109,15 +109,15 @@ impl Gates {
         let applied = self.queues.iter().map(|gate| gate.duty).max().unwrap_or(0);
         let mut until = NEVER;
         self.queues.iter_mut().for_each(|gate| gate.begin());
-        for (at, passage) in self.passages.iter_mut().enumerate() {
+        for (at, windows) in self.rt_windows.iter_mut().enumerate() {
             let since = ended.filter(|(client, _)| *client == at).map(|(_, since)| since);
             let is_busy = tasks.get(at).is_some_and(|tasks| *tasks > 0);
-            let found = passage.control(now, since, applied, work);
-            let held = passage.held_until(now, is_busy, since.is_some());
-            let next = passage.step(now, found, held > now, &mut self.queues);
+            let found = windows.control(now, since, applied, work);
+            let held = windows.held_until(now, is_busy, since.is_some());
+            let next = windows.step(now, found, held > now, &mut self.queues);
             until = until.min(next);
             if held > now {
-                let controlled = passage.controller.as_ref().map_or(NEVER, |_| now + self.period);
+                let controlled = windows.controller.as_ref().map_or(NEVER, |_| now + self.period);
                 until = until.min(held).min(controlled);
             }
         }
@@ -129,7 +129,7 @@ impl Gates {
     }
 }
 
-impl Passage {
+impl RtWindows {
     /// Lets the controller see an iteration that ended now, and returns the part that it has found.
     fn control(&mut self, now: u64, since: Option<u64>, applied: u32, work: u64) -> Option<u32> {
         let controller = self.controller.as_mut()?;

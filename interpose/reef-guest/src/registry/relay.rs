@@ -7,7 +7,7 @@
 
 use super::gates::Gates;
 use super::pass::Pass;
-use super::passage::Passage;
+use super::rt_windows::RtWindows;
 use super::rules::Rules;
 use crate::colocation::memory::{Memory, ProgramKey};
 use crate::hold::activity::Activity;
@@ -79,10 +79,10 @@ impl Relay {
         let evidence =
             WorkEvidence { last: page.activity.evidence(), since: now, is_stalled: false };
         let (to, of) = (gates.clone(), page.clone());
-        let passage = Passage::new(page.clone(), pass, rules.colocate_period, memory);
+        let windows = RtWindows::new(page.clone(), pass, rules.colocate_period, memory);
         let stalls_too = stalls.clone();
         let follower =
-            Follower { gates: to, page: of, rules, evidence, passage, stalls: stalls_too };
+            Follower { gates: to, page: of, rules, evidence, windows, stalls: stalls_too };
         let thread = std::thread::Builder::new().name("reef-relay".into());
         thread.spawn(move || follower.run())?;
         Ok(Self { page, gates, stalls })
@@ -113,7 +113,7 @@ struct Follower {
     page: Arc<Mapping>,
     rules: Rules,
     evidence: WorkEvidence,
-    passage: Passage,
+    windows: RtWindows,
     stalls: Arc<AtomicU64>,
 }
 
@@ -145,10 +145,10 @@ impl Follower {
     fn apply(&mut self, word: u32) -> Rest {
         let is_busy = Activity::means_busy(word);
         let (is_at_work, now) = (is_busy && self.is_at_work(), Time::now().0);
-        let is_holding = self.passage.is_measuring(now, is_at_work) || is_at_work;
+        let is_holding = self.windows.is_measuring(now, is_at_work) || is_at_work;
         let has_held = self.gates.is_held() && !is_holding;
         self.gates.hold(is_holding);
-        let until = self.passage.step(&self.gates, now, is_holding);
+        let until = self.windows.step(&self.gates, now, is_holding);
         Rest { has_held, until, interval: self.interval(is_busy) }
     }
 

@@ -31,9 +31,9 @@ pub(crate) fn instantiated(
         drop(inside);
         return real(); // enters by itself
     }
-    let mut room = Room::default();
+    let mut reservation = Reservation::default();
     let code = match upload {
-        Some(_) => refuse_on_panic(|| room.reserve(|| needs::whole(&needs))),
+        Some(_) => refuse_on_panic(|| reservation.reserve(|| needs::whole(&needs))),
         None => 0,
     };
     drop(inside);
@@ -45,9 +45,9 @@ pub(crate) fn instantiated(
         needs::note(*exec, needs);
     }
     if let (Some(stream), Some(exec)) = (upload, exec) {
-        room.launch = Some(begin(*exec, stream));
+        reservation.launch = Some(begin(*exec, stream));
     }
-    room.end(code == 0);
+    reservation.end(code == 0);
     code
 }
 
@@ -106,32 +106,32 @@ pub(crate) fn backed(
         return launch(&real);
     }
     let is_lost = Cell::new(false);
-    let code = with_room(exec, stream, |room| {
+    let code = with_reservation(exec, stream, |reservation| {
         launch(&|| {
-            is_lost.set(room.is_short());
+            is_lost.set(reservation.is_short());
             if is_lost.get() { OUT_OF_MEMORY } else { real() }
         })
     });
-    if is_lost.get() { with_room(exec, stream, |_| launch(&real)) } else { code }
+    if is_lost.get() { with_reservation(exec, stream, |_| launch(&real)) } else { code }
 }
 
 /// Launches a graph by `launch`, with room for the memory that it may need.
-fn with_room(exec: usize, stream: Stream, launch: impl FnOnce(&Room) -> u32) -> u32 {
-    let mut room = Room::default();
-    let Some(inside) = Inside::limited() else { return launch(&room) };
+fn with_reservation(exec: usize, stream: Stream, launch: impl FnOnce(&Reservation) -> u32) -> u32 {
+    let mut reservation = Reservation::default();
+    let Some(inside) = Inside::limited() else { return launch(&reservation) };
     let code = refuse_on_panic(|| {
         if calls::is_capturing(stream) {
             // A node, which allocates nothing now, unless another thread ends the capture before
             // the driver's call.
-            room.reserve(|| needs::all(exec))
+            reservation.reserve(|| needs::all(exec))
         } else {
-            room.begin(exec, stream)
+            reservation.begin(exec, stream)
         }
     });
     drop(inside);
-    let code = if code == 0 { launch(&room) } else { code }; // enters by itself
+    let code = if code == 0 { launch(&reservation) } else { code }; // enters by itself
     let _inside = Inside::limited();
-    room.end(code == 0);
+    reservation.end(code == 0);
     code
 }
 
@@ -152,9 +152,9 @@ fn explain_refusal(device: &Limited, bytes: u64) {
     ONCE.call_once(|| explain::add(move || last().clone()));
 }
 
-/// Room that is reserved for memory of graphs.
+/// Bytes that are reserved for memory of graphs.
 #[derive(Debug, Default)]
-struct Room {
+struct Reservation {
     reserved: Vec<(&'static Limited, u64)>,
     launch: Option<Launch>,
 }
@@ -172,7 +172,7 @@ fn on(needs: &[Need], ordinal: i32) -> u64 {
     needs.iter().filter(|need| need.ordinal == ordinal).map(|need| need.bytes).sum()
 }
 
-impl Room {
+impl Reservation {
     /// Reserves what a launch may need.
     fn begin(&mut self, exec: usize, stream: Stream) -> u32 {
         let launch = begin(exec, stream);

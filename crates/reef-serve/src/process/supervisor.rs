@@ -1,4 +1,4 @@
-//! Seat of a process: one instance of a model, whose process is started again when it ends.
+//! Supervisor of a process: one instance of a model, whose process is started again when it ends.
 //!
 //! ```text
 //! Loading ──► Idle ◄──► Busy      a thread starts the process and waits for its end
@@ -64,7 +64,7 @@ pub(super) struct Role {
 
 /// One instance of a model.
 #[derive(Debug)]
-pub(super) struct Seat {
+pub(super) struct Supervisor {
     role: Role,
     title: Arc<str>,
     resident: Option<Resident>,
@@ -122,7 +122,7 @@ impl Role {
     }
 }
 
-impl Seat {
+impl Supervisor {
     /// Starts the first process, without waiting until it is ready.
     ///
     /// # Errors
@@ -144,12 +144,12 @@ impl Seat {
             ending: None,
         };
         let (state, change) = (Mutex::new(state), Condvar::new());
-        let seat = Arc::new(Self { role, title, resident, state, change });
-        let own = seat.clone();
+        let supervisor = Arc::new(Self { role, title, resident, state, change });
+        let own = supervisor.clone();
         let thread =
             thread::Builder::new().name("reef-process".into()).spawn(move || own.supervise());
         thread.map_err(|e| Error::system("cannot start a thread for a process", e))?;
-        Ok(seat)
+        Ok(supervisor)
     }
 
     /// Waits until the first process is ready, or has failed. Returns its tensors.
@@ -316,7 +316,7 @@ impl Seat {
     /// Kills the process of a broken connection.
     fn discard(&self, connection: Connection, why: &Error) {
         let mut state = self.state.lock();
-        // Else its end has been noted, and the seat may have ended.
+        // Else its end has been noted, and the supervisor may have ended.
         if state.generation == connection.generation && matches!(state.phase, Phase::Busy) {
             tracing::warn!(model = %self.title, %why, "the process is killed");
             state.killed = Some(why.clone());
@@ -559,7 +559,7 @@ mod tests {
     const READY: &str = r#"{"type":"ready","protocol":1,"inputs":[{"name":"x","datatype":"FP32","shape":[1]}],"outputs":[{"name":"y","datatype":"FP32","shape":[1]}]}"#;
 
     /// Starts a process that is ready at once, and ends with the conversation.
-    fn ready_seat() -> Arc<Seat> {
+    fn ready_supervisor() -> Arc<Supervisor> {
         let lengths = format!("\\{:03o}{}", READY.len(), "\\000".repeat(11));
         let script =
             format!("printf '{lengths}' >&0; printf %s '{READY}' >&0; exec cat >/dev/null");
@@ -577,40 +577,43 @@ mod tests {
             residents: None,
             gpu: None,
         };
-        let seat = Seat::start(role).unwrap();
-        seat.ready(&|| false).unwrap();
-        seat
+        let supervisor = Supervisor::start(role).unwrap();
+        supervisor.ready(&|| false).unwrap();
+        supervisor
     }
 
-    fn take(seat: &Seat) -> Connection {
-        seat.take(&[], Duration::from_secs(60), &|| false).unwrap().0
+    fn take(supervisor: &Supervisor) -> Connection {
+        supervisor.take(&[], Duration::from_secs(60), &|| false).unwrap().0
     }
 
     /// As when a part waited for its client while the model was unloaded and the process ended.
     #[test]
     fn discard_after_the_last_process_is_ignored() {
-        let seat = ready_seat();
-        let connection = take(&seat);
-        seat.close();
-        let mut state = seat.state.lock();
+        let supervisor = ready_supervisor();
+        let connection = take(&supervisor);
+        supervisor.close();
+        let mut state = supervisor.state.lock();
         state.signal(Signal::KILL);
         while !matches!(state.phase, Phase::Ended) {
-            seat.change.wait_for(&mut state, POLL_INTERVAL);
+            supervisor.change.wait_for(&mut state, POLL_INTERVAL);
         }
         drop(state);
-        seat.discard(connection, &Error::Failed("late".into()));
-        assert!(matches!(seat.state.lock().phase, Phase::Ended), "else its end waits for ever");
-        seat.end();
+        supervisor.discard(connection, &Error::Failed("late".into()));
+        assert!(
+            matches!(supervisor.state.lock().phase, Phase::Ended),
+            "else its end waits for ever"
+        );
+        supervisor.end();
     }
 
     #[test]
     fn failure_keeps_the_reason_of_the_kill() {
-        let seat = ready_seat();
-        let connection = take(&seat);
-        seat.close(); // no other process follows
-        seat.discard(connection, &Error::Failed("wrong frame".into()));
-        seat.end();
-        let why = seat.state.lock().why.clone().unwrap().to_string();
+        let supervisor = ready_supervisor();
+        let connection = take(&supervisor);
+        supervisor.close(); // no other process follows
+        supervisor.discard(connection, &Error::Failed("wrong frame".into()));
+        supervisor.end();
+        let why = supervisor.state.lock().why.clone().unwrap().to_string();
         assert!(why.starts_with("wrong frame; the process ended: signal: 9"), "{why}");
     }
 

@@ -1,4 +1,4 @@
-//! Passage: what one real-time guest lets through while it is busy.
+//! Colocation windows of peers next to one real-time guest while it is busy.
 //!
 //! Each peer has windows by its allowance. If the guest has a target, a controller bounds them by
 //! the guest's own iterations.
@@ -23,9 +23,9 @@ const MAX_QUIET: u64 = 20_000_000;
 /// launches more often than that, as its own gate opens for a moment.
 const IDLE_INTERVAL: u64 = 1_000_000_000;
 
-/// Passage next to one real-time guest.
+/// Windows of the peers of one real-time guest.
 #[derive(Debug)]
-pub(super) struct Passage {
+pub(super) struct RtWindows {
     page: Arc<Mapping>,
     pass: Arc<Pass>,
     period: u64,
@@ -45,8 +45,8 @@ pub(super) struct Passage {
     busy: u64,
 }
 
-impl Passage {
-    /// Creates the passage of the guest with this page. `memory` is asked for what was found for
+impl RtWindows {
+    /// Creates the windows for the guest with this page. `memory` is asked for what was found for
     /// its program before, and keeps that afterwards.
     pub(super) fn new(
         page: Arc<Mapping>,
@@ -166,7 +166,7 @@ impl Passage {
     }
 }
 
-impl Drop for Passage {
+impl Drop for RtWindows {
     /// Keeps what was found: the guest has left.
     fn drop(&mut self) {
         if let (Some((memory, key)), Some(pairs)) = (&self.memory, self.pairs.take()) {
