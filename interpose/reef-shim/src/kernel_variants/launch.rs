@@ -87,7 +87,7 @@ pub(crate) fn launch_variant(of: &KernelLaunch, work: Work, real: impl FnOnce() 
         Way::Sliced(plan, device) => {
             // A driver whose queue is full blocks, and all other launches would wait with it.
             let lock = if wait_for_room(of.stream) { order::exclusive() } else { None };
-            let code = lock.and_then(|_lock| plan.launch(of));
+            let code = lock.and_then(|_lock| plan.launch_slices(of));
             let counts = &device.page.counts;
             let count = if code.is_some() { &counts.sliced } else { &counts.whole };
             count.fetch_add(1, Relaxed);
@@ -254,7 +254,7 @@ impl KernelLaunch {
 
 impl Plan {
     /// Launches all slices. `None`: nothing was launched.
-    fn launch(&self, of: &KernelLaunch) -> Option<u32> {
+    fn launch_slices(&self, of: &KernelLaunch) -> Option<u32> {
         let _inside = Inside::enter()?;
         if capture::is_any_open() {
             return None; // it has begun since the way was chosen
@@ -281,12 +281,12 @@ impl Plan {
                 if has_gate { launch_slice(of.stream, is_first, real) } else { real() }
             };
             let launched = match sliced {
-                Some((sliced, count)) => sliced.launch(of.stream, group, &copy, count, gated),
+                Some((sliced, count)) => sliced.launch_group(of.stream, group, &copy, count, gated),
                 None => {
                     let mut slices = group.slices.iter().enumerate().map(|(at, slice)| {
                         let stream = of.stream.0;
                         let mut launch =
-                            || copy.launch(stream, slice.blocks, &self.own(slice, of.grid));
+                            || copy.launch_blocks(stream, slice.blocks, &self.own(slice, of.grid));
                         (at, gated(at == 0, &mut launch))
                     });
                     let failed = slices.find(|(_, code)| *code != 0);

@@ -50,11 +50,11 @@ impl Part {
     }
 
     /// Launches the first `count` parts. Returns the driver's code.
-    pub(crate) fn launch(&self, of: &KernelLaunch, count: usize) -> u32 {
+    pub(crate) fn launch_slices(&self, of: &KernelLaunch, count: usize) -> u32 {
         let copy = of.copy(self.variant, &self.parameters);
         let launch = |slice: &Slice| {
             let own = Launch { offset: slice.offset, grid: of.grid, ..PLAIN };
-            copy.launch(of.stream.0, slice.blocks, &own)
+            copy.launch_blocks(of.stream.0, slice.blocks, &own)
         };
         self.slices[..count].iter().map(launch).find(|code| *code != 0).unwrap_or(0)
     }

@@ -114,7 +114,7 @@ fn compare(
             Ok(part) => {
                 let count = 1 + random as usize % (part.count() - 1);
                 memory.write(first).map_err(copied)?;
-                let some = checked(part.launch(of, count)).and_then(|()| wait());
+                let some = checked(part.launch_slices(of, count)).and_then(|()| wait());
                 some.map_err(failed("a part of the kernel"))?;
                 let then = run(None, "the kernel after a part of it")?;
                 let difference = memory.difference(&once, &then);

@@ -113,7 +113,7 @@ impl SlicedStream {
     ///
     /// The driver's code for a slice, and whether others were launched. Without its resumes a group
     /// is complete, as nothing stops it then.
-    pub(crate) fn launch(
+    pub(crate) fn launch_group(
         &self,
         stream: Stream,
         group: &Group,
@@ -130,7 +130,7 @@ impl SlicedStream {
             let own = self.own(number, mode, slice, &group.all, copy);
             gated(number == first, &mut || {
                 if self.write(stream, number) {
-                    copy.launch(stream.0, slice.blocks, &own)
+                    copy.launch_blocks(stream.0, slice.blocks, &own)
                 } else {
                     driver::NOT_LAUNCHED
                 }
@@ -230,7 +230,7 @@ impl SlicedStream {
 
 impl LaunchCopy {
     /// Launches the variant with some blocks. Returns the driver's code.
-    pub(crate) fn launch(&self, stream: usize, blocks: [u32; 3], own: &Launch) -> u32 {
+    pub(crate) fn launch_blocks(&self, stream: usize, blocks: [u32; 3], own: &Launch) -> u32 {
         // SAFETY: an address of each of the kernel's parameters, and of the variant's own.
         self.with_params(own, |params| unsafe {
             driver::launch(self.variant, stream, blocks, self.block, self.shared, params)
