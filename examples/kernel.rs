@@ -17,7 +17,7 @@ use std::{error::Error, hint, thread, time::Duration};
 fn main() -> Result<(), Box<dyn Error>> {
     let device = open()?;
 
-    // A block works for a while, looks whether it should stop, and takes effect at its very end.
+    // A block works for a while, checks whether it must stop, and takes effect at its very end.
     let done = Arc::new(AtomicU64::new(0));
     let count = done.clone();
     let kernel = Kernel::new("count", move |block, _args| {

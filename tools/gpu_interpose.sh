@@ -160,7 +160,7 @@ wanted profile && fits 75 STEPS=profile && {
 }
 pair() { # LABEL SHIM MODE: a real-time network at 100/s and in a closed loop, next to a best-effort one
     # $BE_WITH and $RT_WITH: variables of one side alone
-    step "$1: ResNet-50 graph beside ResNet-152 $3${BE_WITH:+, BE $BE_WITH}${RT_WITH:+, RT $RT_WITH}"
+    step "$1: ResNet-50 graph next to ResNet-152 $3${BE_WITH:+, BE $BE_WITH}${RT_WITH:+, RT $RT_WITH}"
     export NET_SPANS=$out/spans
     rm -f "$NET_SPANS"
     [ "$2" = none ] || guests
@@ -242,11 +242,11 @@ done
 wanted limits && [[ $limits == *two* ]] && fits 160 "STEPS=limits LIMITS=two" && {
     step time: two without limits, which slice the device
     both 0 product 0 product
-    step time: 30 % beside 70 %, then the same work-conserving, then copies beside products
+    step time: 30 % next to 70 %, then the same work-conserving, then copies next to products
     both 30 product 70 product
     REEF_COMPUTE_POLICY=soft both 30 product 70 product
     both 30 copy 70 product
-    step time: 50 % beside 50 %, 10 % beside 90 %, three
+    step time: 50 % next to 50 %, 10 % next to 90 %, three
     both 50 product 50 product
     both 10 product 90 product
     both 10 product 30 product 60 product

@@ -23,7 +23,8 @@ fn main() {
     let mut text = String::from("unsafe extern \"C\" {\n");
     known.iter().for_each(|name| writeln!(text, "    fn {name}();").expect("a string takes all"));
     let size = known.len();
-    writeln!(text, "}}\n\npub(crate) static PLAYED: [Played; {size}] = [").expect("as above");
+    writeln!(text, "}}\n\npub(crate) static PLAYED: [Played; {size}] = [")
+        .expect("a string takes all");
     let entry = |name: &&str| format!("    Played {{ name: \"{name}\", ours: {name} }},\n");
     text.extend(known.iter().map(entry));
     text.push_str("];\n");

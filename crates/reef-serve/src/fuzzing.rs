@@ -28,7 +28,7 @@ impl Daemon {
         let folder = std::env::temp_dir().join(format!("reef-fuzz-{}", std::process::id()));
         std::fs::create_dir_all(folder.join("models/tiny/1")).expect("a temporary folder");
         let text = "network = \"resnet18\"\nsize = 32\nseed = 1\n";
-        std::fs::write(folder.join("models/tiny/model.toml"), text).expect("as above");
+        std::fs::write(folder.join("models/tiny/model.toml"), text).expect("a temporary file");
         let models = Models {
             repository: Some(folder.join("models")),
             load: vec!["tiny".into()],

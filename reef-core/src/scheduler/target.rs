@@ -337,7 +337,7 @@ mod tests {
     const ALONE: Duration = Duration::from_micros(400);
 
     /// A device on which tasks follow each other, and the time of one next to each width.
-    struct Plant<'a> {
+    struct Simulation<'a> {
         target: LatencyTarget,
         now: Duration,
         time: &'a dyn Fn(Option<Width>, u64) -> Duration,
@@ -354,7 +354,7 @@ mod tests {
         is_uncapped: bool,
     }
 
-    impl<'a> Plant<'a> {
+    impl<'a> Simulation<'a> {
         fn new(ratio: f64, time: &'a dyn Fn(Option<Width>, u64) -> Duration) -> Self {
             let target = LatencyTarget::new(Box::new(Reef::default()), ratio).expect("a ratio");
             let now = Duration::from_secs(1);
@@ -422,10 +422,10 @@ mod tests {
 
     #[test]
     fn harmless_work_has_the_device() {
-        let mut plant = Plant::new(1.10, &|_, _| ALONE);
-        plant.run(20_000, ALONE.mul_f64(1.10));
-        assert_eq!(plant.width, Some(Width::Device));
-        assert!(plant.kept / 20_000.0 > 0.9, "kept {}", plant.kept);
+        let mut simulation = Simulation::new(1.10, &|_, _| ALONE);
+        simulation.run(20_000, ALONE.mul_f64(1.10));
+        assert_eq!(simulation.width, Some(Width::Device));
+        assert!(simulation.kept / 20_000.0 > 0.9, "kept {}", simulation.kept);
     }
 
     #[test]
@@ -437,10 +437,11 @@ mod tests {
             Some(_) => ALONE.mul_f64(1.15),
         };
         for (ratio, least, most) in [(1.02, 0.0, 0.02), (1.05, 0.10, 0.13), (1.10, 0.2, 0.26)] {
-            let mut plant = Plant::new(ratio, &time);
+            let mut simulation = Simulation::new(ratio, &time);
             let count = 50_000;
-            plant.run(count, ALONE.mul_f64(ratio));
-            let (kept, late) = (plant.kept / count as f64, plant.late as f64 / count as f64);
+            simulation.run(count, ALONE.mul_f64(ratio));
+            let (kept, late) =
+                (simulation.kept / count as f64, simulation.late as f64 / count as f64);
             assert!((least..=most).contains(&kept), "target {ratio}: kept {kept}");
             assert!(late <= 0.011, "target {ratio}: {late} of the tasks are late");
         }
@@ -453,13 +454,13 @@ mod tests {
             Some(Width::Device) => ALONE.mul_f64(1.08),
             Some(Width::Parts { .. }) => ALONE.mul_f64(1.17),
         };
-        let mut plant = Plant { has_parts: true, ..Plant::new(1.10, &time) };
-        plant.run(5_000, ALONE.mul_f64(1.10));
+        let mut simulation = Simulation { has_parts: true, ..Simulation::new(1.10, &time) };
+        simulation.run(5_000, ALONE.mul_f64(1.10));
         // All that is larger rests, and each for longer than the time before.
-        (plant.late, plant.kept) = (0, 0.0);
-        plant.run(100_000, ALONE.mul_f64(1.10));
-        assert!(plant.kept > 95_000.0, "kept {} of 100,000", plant.kept);
-        assert!(plant.late < 1_100, "{} of 100,000 tasks are late", plant.late);
+        (simulation.late, simulation.kept) = (0, 0.0);
+        simulation.run(100_000, ALONE.mul_f64(1.10));
+        assert!(simulation.kept > 95_000.0, "kept {} of 100,000", simulation.kept);
+        assert!(simulation.late < 1_100, "{} of 100,000 tasks are late", simulation.late);
     }
 
     /// Length of a task next to each width, as a multiple of that alone: ResNet-50 next to
@@ -478,29 +479,29 @@ mod tests {
         }
     }
 
-    /// Returns the plant after 50,000 tasks at a target of 1.10, and how many of these ran next to
-    /// uncapped work.
+    /// Returns the simulation after 50,000 tasks at a target of 1.10, and how many of these ran next
+    /// to uncapped work.
     fn next_to_uncapped<'a>(
         cost: f64,
         has_parts: bool,
         time: &'a dyn Fn(Option<Width>, u64) -> Duration,
-    ) -> (Plant<'a>, u64) {
+    ) -> (Simulation<'a>, u64) {
         let uncapped = Some([1.1, cost]);
-        let mut plant = Plant { has_parts, uncapped, ..Plant::new(1.10, time) };
-        plant.run(50_000, ALONE.mul_f64(1.10));
-        let counts = plant.target.counts().read();
+        let mut simulation = Simulation { has_parts, uncapped, ..Simulation::new(1.10, time) };
+        simulation.run(50_000, ALONE.mul_f64(1.10));
+        let counts = simulation.target.counts().read();
         let count = counts.iter().find(|(name, _)| name == "uncapped").map_or(0, |(_, n)| *n);
-        (plant, count)
+        (simulation, count)
     }
 
     #[test]
     fn uncapped_work_stays_where_it_keeps_most_at_the_target() {
         let time = |width: Option<Width>, _| ALONE.mul_f64(next_to_a_network(width));
         for has_parts in [false, true] {
-            let (plant, count) = next_to_uncapped(1.09, has_parts, &time);
+            let (simulation, count) = next_to_uncapped(1.09, has_parts, &time);
             assert!(count > 48_000, "next to {count} of 50,000 tasks");
-            assert!(plant.kept > 52_000.0, "kept {}", plant.kept);
-            assert!(plant.late < 550, "{} of 50,000 tasks are late", plant.late);
+            assert!(simulation.kept > 52_000.0, "kept {}", simulation.kept);
+            assert!(simulation.late < 550, "{} of 50,000 tasks are late", simulation.late);
         }
     }
 
@@ -508,25 +509,30 @@ mod tests {
     fn uncapped_work_is_passed_over_where_it_costs_too_much() {
         let time = |width: Option<Width>, _| ALONE.mul_f64(next_to_a_network(width));
         for has_parts in [false, true] {
-            let (plant, count) = next_to_uncapped(1.83, has_parts, &time);
+            let (simulation, count) = next_to_uncapped(1.83, has_parts, &time);
             assert!(count < 200, "next to {count} of 50,000 tasks");
-            assert!(plant.kept > 48_000.0, "kept {} as the device does by itself", plant.kept);
-            assert!(plant.late < 550, "{} of 50,000 tasks are late", plant.late);
+            assert!(
+                simulation.kept > 48_000.0,
+                "kept {} as the device does by itself",
+                simulation.kept
+            );
+            assert!(simulation.late < 550, "{} of 50,000 tasks are late", simulation.late);
         }
     }
 
     #[test]
     fn uncapped_work_is_neither_preempted_nor_padded_with() {
-        let mut plant = Plant { uncapped: Some([1.0, 1.0]), ..Plant::new(1.10, &|_, _| ALONE) };
-        plant.run(5_000, ALONE);
-        let plan = plant.decide(1, &[]);
-        assert_eq!(plant.target.ladder.rung(), Rung::Uncapped);
+        let mut simulation =
+            Simulation { uncapped: Some([1.0, 1.0]), ..Simulation::new(1.10, &|_, _| ALONE) };
+        simulation.run(5_000, ALONE);
+        let plan = simulation.decide(1, &[]);
+        assert_eq!(simulation.target.ladder.rung(), Rung::Uncapped);
         assert_eq!((plan.preempt, plan.pad, plan.width), (false, false, Width::Device));
         // A pause ends it: the next task is preempted for.
-        plant.now += ALONE;
-        plant.decide(0, &[]);
-        plant.now += Duration::from_millis(1);
-        let plan = plant.decide(1, &[]);
+        simulation.now += ALONE;
+        simulation.decide(0, &[]);
+        simulation.now += Duration::from_millis(1);
+        let plan = simulation.decide(1, &[]);
         assert!(plan.preempt && plan.pad);
     }
 
@@ -537,11 +543,11 @@ mod tests {
             None | Some(Width::Parts { best_effort: 21, .. }) => ALONE,
             _ => ALONE.mul_f64(1.2),
         };
-        let mut plant = Plant { has_parts: true, ..Plant::new(1.05, &time) };
-        plant.run(100_000, ALONE.mul_f64(1.05));
+        let mut simulation = Simulation { has_parts: true, ..Simulation::new(1.05, &time) };
+        simulation.run(100_000, ALONE.mul_f64(1.05));
         let part = Rung::Bounded(Width::Parts { real_time: 79, best_effort: 21 });
-        assert_eq!(plant.target.ladder.rung(), part, "{:?}", plant.target.ladder);
-        assert!(plant.late < 1_100, "{} of 100,000 tasks are late", plant.late);
+        assert_eq!(simulation.target.ladder.rung(), part, "{:?}", simulation.target.ladder);
+        assert!(simulation.late < 1_100, "{} of 100,000 tasks are late", simulation.late);
     }
 
     #[test]
@@ -558,10 +564,10 @@ mod tests {
                 _ => ALONE,
             }
         };
-        let mut plant = Plant { has_parts: true, ..Plant::new(1.10, &time) };
-        plant.run(1_600, ALONE.mul_f64(1.10));
+        let mut simulation = Simulation { has_parts: true, ..Simulation::new(1.10, &time) };
+        simulation.run(1_600, ALONE.mul_f64(1.10));
         let part = Rung::Bounded(Width::Parts { real_time: 79, best_effort: 100 });
-        assert_eq!(plant.target.ladder.rung(), part, "{:?}", plant.target.ladder);
+        assert_eq!(simulation.target.ladder.rung(), part, "{:?}", simulation.target.ladder);
     }
 
     #[test]
@@ -576,10 +582,10 @@ mod tests {
                 _ => ALONE,
             }
         };
-        let mut plant = Plant::new(1.10, &time);
-        plant.run(60_000, ALONE.mul_f64(1.10));
+        let mut simulation = Simulation::new(1.10, &time);
+        simulation.run(60_000, ALONE.mul_f64(1.10));
         let end = RtEnd { task: 7, submitted: Duration::ZERO, total: ALONE };
-        assert_eq!(plant.target.tasks.verdict(&end, 1.10).unwrap().relative, 1.0);
+        assert_eq!(simulation.target.tasks.verdict(&end, 1.10).unwrap().relative, 1.0);
     }
 
     /// Noise between 0 and 1 of task number `at`, the same each time.
@@ -598,13 +604,13 @@ mod tests {
             Some(Width::Units { .. }) => ALONE.mul_f64(alone(at) * 1.02),
             Some(_) => ALONE.mul_f64(alone(at) * 1.25),
         };
-        let mut plant = Plant::new(1.10, &time);
+        let mut simulation = Simulation::new(1.10, &time);
         let count = 100_000;
         let mut times: Vec<_> = (0..count).map(|at| ALONE.mul_f64(alone(at))).collect();
         times.sort();
         let limit = times[times.len() * 99 / 100].mul_f64(1.10);
-        plant.run(count, limit);
-        let (kept, late) = (plant.kept / count as f64, plant.late as f64 / count as f64);
+        simulation.run(count, limit);
+        let (kept, late) = (simulation.kept / count as f64, simulation.late as f64 / count as f64);
         assert!((0.2..0.3).contains(&kept), "kept {kept}");
         assert!(late <= 0.012, "{late} of the tasks are late");
     }
@@ -615,26 +621,26 @@ mod tests {
             Some(Width::Device) if at > 10_000 => ALONE.mul_f64(1.3),
             _ => ALONE,
         };
-        let mut plant = Plant::new(1.10, &time);
-        plant.run(10_000, ALONE.mul_f64(1.10));
-        assert_eq!(plant.width, Some(Width::Device));
-        plant.run(100, ALONE.mul_f64(1.10));
-        assert_eq!(plant.width, Some(Width::Units { percent: 25 }), "after four late tasks");
+        let mut simulation = Simulation::new(1.10, &time);
+        simulation.run(10_000, ALONE.mul_f64(1.10));
+        assert_eq!(simulation.width, Some(Width::Device));
+        simulation.run(100, ALONE.mul_f64(1.10));
+        assert_eq!(simulation.width, Some(Width::Units { percent: 25 }), "after four late tasks");
     }
 
     #[test]
     fn request_after_a_pause_is_preempted_for_as_usual() {
-        let mut plant = Plant::new(1.10, &|_, _| ALONE);
+        let mut simulation = Simulation::new(1.10, &|_, _| ALONE);
         for _ in 0..1000 {
-            let plan = plant.decide(1, &[]);
+            let plan = simulation.decide(1, &[]);
             assert!(plan.preempt && plan.pad && plan.width == Width::Device);
-            plant.now += ALONE;
-            let submitted = plant.now.saturating_sub(ALONE);
-            let plan = plant.decide(0, &[RtEnd { task: 7, submitted, total: ALONE }]);
+            simulation.now += ALONE;
+            let submitted = simulation.now.saturating_sub(ALONE);
+            let plan = simulation.decide(0, &[RtEnd { task: 7, submitted, total: ALONE }]);
             assert!(!plan.preempt, "best-effort work has pauses");
-            plant.now += Duration::from_millis(2);
+            simulation.now += Duration::from_millis(2);
         }
-        assert!(plant.target.state.is_none());
+        assert!(simulation.target.state.is_none());
     }
 
     #[test]
@@ -643,16 +649,20 @@ mod tests {
             let alone = ALONE * (1 + (at % 2) as u32);
             if width == Some(Width::Device) { alone.mul_f64(1.2) } else { alone }
         };
-        let mut plant = Plant::new(1.10, &time);
+        let mut simulation = Simulation::new(1.10, &time);
         for at in 0..20_000_u64 {
-            plant.decide(1, &[]);
-            let (submitted, total) = (plant.now, time(plant.width, at));
-            plant.now += total;
+            simulation.decide(1, &[]);
+            let (submitted, total) = (simulation.now, time(simulation.width, at));
+            simulation.now += total;
             let task = at % 2;
-            plant.decide(0, &[RtEnd { task, submitted, total }]);
-            plant.now += Duration::from_micros(10);
+            simulation.decide(0, &[RtEnd { task, submitted, total }]);
+            simulation.now += Duration::from_micros(10);
         }
-        assert_eq!(plant.width, Some(Width::Units { percent: 25 }), "twice as long is not late");
+        assert_eq!(
+            simulation.width,
+            Some(Width::Units { percent: 25 }),
+            "twice as long is not late"
+        );
     }
 
     /// Every fifth task is of another kind, of which few take up to four times as long.
@@ -663,15 +673,16 @@ mod tests {
             Some(Width::Device) => ALONE.mul_f64(1.25),
             _ => ALONE,
         };
-        let mut plant = Plant::new(1.10, &time);
+        let mut simulation = Simulation::new(1.10, &time);
         let (mut late, mut shared) = (0, 0);
         for at in 0..50_000_u64 {
-            plant.decide(1, &[]);
-            let (submitted, total) = (plant.now, time(plant.width, at));
-            plant.now += total;
-            shared += u64::from(plant.width.is_some());
-            plant.decide(0, &[RtEnd { task: u64::from(at.is_multiple_of(5)), submitted, total }]);
-            plant.now += Duration::from_micros(10);
+            simulation.decide(1, &[]);
+            let (submitted, total) = (simulation.now, time(simulation.width, at));
+            simulation.now += total;
+            shared += u64::from(simulation.width.is_some());
+            simulation
+                .decide(0, &[RtEnd { task: u64::from(at.is_multiple_of(5)), submitted, total }]);
+            simulation.now += Duration::from_micros(10);
             late += u64::from(at >= 5_000 && !at.is_multiple_of(5) && total > ALONE.mul_f64(1.10));
         }
         assert!(late < 400, "{late} of 36,000 steady tasks are late");
@@ -695,15 +706,15 @@ mod tests {
                 };
                 usual.mul_f64(alone * (1.0 + cost))
             };
-            let mut plant = Plant::new(1.05, &time);
+            let mut simulation = Simulation::new(1.05, &time);
             let (mut late, mut tokens) = (0, 0);
             for at in 0..24_000_u64 {
-                plant.decide(1, &[]);
-                let (submitted, total) = (plant.now, time(plant.width, at));
-                plant.now += total;
+                simulation.decide(1, &[]);
+                let (submitted, total) = (simulation.now, time(simulation.width, at));
+                simulation.now += total;
                 let task = 7 + u64::from(is_prompt(at));
-                plant.decide(0, &[RtEnd { task, submitted, total }]);
-                plant.now += Duration::from_micros(10);
+                simulation.decide(0, &[RtEnd { task, submitted, total }]);
+                simulation.now += Duration::from_micros(10);
                 if at >= 6_000 && !is_prompt(at) {
                     tokens += 1;
                     late += u64::from(total > usual.mul_f64(1.05 * 1.05));
@@ -746,16 +757,16 @@ mod tests {
             let mut tokens: Vec<f64> = tokens.map(alone).collect();
             tokens.sort_unstable_by(f64::total_cmp);
             let limit = usual.mul_f64(ratio * tokens[tokens.len() * 99 / 100]);
-            let mut plant = Plant::new(ratio, &time);
+            let mut simulation = Simulation::new(ratio, &time);
             let (mut late, mut seen, mut kept) = (0, 0, 0.0);
             for at in 0..count {
-                plant.decide(1, &[]);
-                let (submitted, width) = (plant.now, plant.width);
+                simulation.decide(1, &[]);
+                let (submitted, width) = (simulation.now, simulation.width);
                 let total = time(width, at);
-                plant.now += total;
+                simulation.now += total;
                 let task = 7 + u64::from(is_prompt(at));
-                plant.decide(0, &[RtEnd { task, submitted, total }]);
-                plant.now += Duration::from_micros(10);
+                simulation.decide(0, &[RtEnd { task, submitted, total }]);
+                simulation.now += Duration::from_micros(10);
                 if at >= count / 2 {
                     kept += part(width) / (count / 2) as f64;
                     seen += u32::from(!is_prompt(at));
@@ -792,20 +803,20 @@ mod tests {
                 usual.mul_f64(alone * (1.0 + slope * part(width)))
             };
             let limit = usual.mul_f64(ratio * (1.0 + 0.05 * 0.99));
-            let kept = |plant: &Plant<'_>| match plant.uncapped.filter(|_| plant.is_uncapped) {
+            let kept = |simulation: &Simulation<'_>| match simulation.uncapped.filter(|_| simulation.is_uncapped) {
                 Some([kept, _]) => kept,
-                None => part(plant.width),
+                None => part(simulation.width),
             };
             let [with, without] = [Some([0.8, cost]), None].map(|uncapped| {
-                let mut plant = Plant { has_parts, uncapped, ..Plant::new(ratio, &time) };
-                plant.run(8_000, limit);
-                plant.late = 0;
+                let mut simulation = Simulation { has_parts, uncapped, ..Simulation::new(ratio, &time) };
+                simulation.run(8_000, limit);
+                simulation.late = 0;
                 let mut sum = 0.0;
                 for _ in 0..8_000 {
-                    plant.run(1, limit);
-                    sum += kept(&plant);
+                    simulation.run(1, limit);
+                    sum += kept(&simulation);
                 }
-                (plant.late, sum / 8_000.0)
+                (simulation.late, sum / 8_000.0)
             });
             prop_assert!(with.0 <= 128, "{} of 8,000 tasks are late", with.0);
             prop_assert!(with.1 >= without.1 - 0.15, "kept {}, without {}", with.1, without.1);
@@ -819,14 +830,15 @@ mod tests {
             Some(Width::Device) if at.is_multiple_of(120) => ALONE.mul_f64(1.25),
             _ => ALONE,
         };
-        let mut plant = Plant::new(1.10, &time);
+        let mut simulation = Simulation::new(1.10, &time);
         let mut late = 0;
         for at in 0..400_000_u64 {
-            plant.decide(1, &[]);
-            let (submitted, total) = (plant.now, time(plant.width, at));
-            plant.now += total;
-            plant.decide(0, &[RtEnd { task: u64::from(at.is_multiple_of(120)), submitted, total }]);
-            plant.now += Duration::from_micros(10);
+            simulation.decide(1, &[]);
+            let (submitted, total) = (simulation.now, time(simulation.width, at));
+            simulation.now += total;
+            simulation
+                .decide(0, &[RtEnd { task: u64::from(at.is_multiple_of(120)), submitted, total }]);
+            simulation.now += Duration::from_micros(10);
             late += u64::from(at >= 250_000 && total > ALONE.mul_f64(1.10));
         }
         assert!(late < 125, "{late} of 1,250 rare tasks are late");
@@ -834,33 +846,33 @@ mod tests {
 
     #[test]
     fn measurement_goes_on_after_pauses() {
-        let mut plant = Plant::new(1.10, &|_, _| ALONE);
+        let mut simulation = Simulation::new(1.10, &|_, _| ALONE);
         for _ in 0..200 {
-            plant.run(99, ALONE);
-            plant.now += Duration::from_millis(1);
+            simulation.run(99, ALONE);
+            simulation.now += Duration::from_millis(1);
         }
-        assert!(plant.target.tasks.alone.fresh() <= FIRST_TASKS);
-        assert!(plant.kept > 5000.0, "kept {} of 19,800", plant.kept);
+        assert!(simulation.target.tasks.alone.fresh() <= FIRST_TASKS);
+        assert!(simulation.kept > 5000.0, "kept {} of 19,800", simulation.kept);
     }
 
     #[test]
     fn lateness_without_best_effort_work_is_not_owed() {
         let time = |_, at| ALONE.mul_f64(if (10_000..30_000).contains(&at) { 1.3 } else { 1.0 });
-        let mut plant = Plant::new(1.10, &time);
-        plant.run(35_000, ALONE);
-        assert_eq!(plant.width, Some(Width::Device), "credit {}", plant.target.credit);
+        let mut simulation = Simulation::new(1.10, &time);
+        simulation.run(35_000, ALONE);
+        assert_eq!(simulation.width, Some(Width::Device), "credit {}", simulation.target.credit);
     }
 
     #[test]
     fn tasks_of_one_pass_change_the_width_once() {
-        let mut plant = Plant::new(1.10, &|_, _| ALONE);
-        plant.run(2000, ALONE);
-        let submitted = plant.now;
+        let mut simulation = Simulation::new(1.10, &|_, _| ALONE);
+        simulation.run(2000, ALONE);
+        let submitted = simulation.now;
         let late = [RtEnd { task: 7, submitted, total: 2 * ALONE }; 16];
-        plant.decide(1, &[]);
-        plant.now += 32 * ALONE;
-        plant.decide(1, &late);
-        assert_eq!(plant.target.ladder.rung(), Rung::Bounded(Width::Units { percent: 25 }));
+        simulation.decide(1, &[]);
+        simulation.now += 32 * ALONE;
+        simulation.decide(1, &late);
+        assert_eq!(simulation.target.ladder.rung(), Rung::Bounded(Width::Units { percent: 25 }));
     }
 
     #[test]
@@ -871,15 +883,15 @@ mod tests {
             (_, Some(Width::Device)) => 2 * ALONE,
             _ => ALONE,
         };
-        let mut plant = Plant::new(1.10, &time);
-        plant.run(30_000, Duration::MAX);
-        plant.run(200_000, ALONE.mul_f64(1.10));
-        let late = plant.late as f64 / 200_000.0;
+        let mut simulation = Simulation::new(1.10, &time);
+        simulation.run(30_000, Duration::MAX);
+        simulation.run(200_000, ALONE.mul_f64(1.10));
+        let late = simulation.late as f64 / 200_000.0;
         // As long as the first interval of 8 s is the old measurement all there is.
         assert!(late < 0.11, "{late} of the tasks are late");
-        plant.late = 0;
-        plant.run(200_000, ALONE.mul_f64(1.10));
-        assert!(plant.late < 2200, "{} of 200,000 tasks are late", plant.late);
+        simulation.late = 0;
+        simulation.run(200_000, ALONE.mul_f64(1.10));
+        assert!(simulation.late < 2200, "{} of 200,000 tasks are late", simulation.late);
     }
 
     #[test]
@@ -889,30 +901,30 @@ mod tests {
             Some(Width::Device) => long.mul_f64(1.5),
             _ => long,
         };
-        let mut plant = Plant::new(1.10, &time);
-        plant.run(100, long);
-        let rung = plant.target.ladder.rung();
-        assert_ne!(rung, Rung::Bounded(Width::Device), "{:?}", plant.target);
+        let mut simulation = Simulation::new(1.10, &time);
+        simulation.run(100, long);
+        let rung = simulation.target.ladder.rung();
+        assert_ne!(rung, Rung::Bounded(Width::Device), "{:?}", simulation.target);
     }
 
     #[test]
     fn measurement_does_not_wake_while_tasks_run() {
-        let mut plant = Plant::new(1.10, &|_, _| ALONE);
-        plant.run(100, ALONE);
-        assert!(matches!(plant.target.state, Some(State::Alone(_))));
-        assert_eq!(plant.decide(1, &[]).wake, None);
-        assert!(plant.decide(0, &[]).wake.is_some_and(|at| at > plant.now));
+        let mut simulation = Simulation::new(1.10, &|_, _| ALONE);
+        simulation.run(100, ALONE);
+        assert!(matches!(simulation.target.state, Some(State::Alone(_))));
+        assert_eq!(simulation.decide(1, &[]).wake, None);
+        assert!(simulation.decide(0, &[]).wake.is_some_and(|at| at > simulation.now));
     }
 
     #[test]
     fn unknown_tasks_have_little_next_to_them() {
-        let mut plant = Plant::new(1.10, &|_, _| ALONE);
+        let mut simulation = Simulation::new(1.10, &|_, _| ALONE);
         for task in 0..5000 {
-            plant.decide(1, &[]);
-            let submitted = plant.now;
-            plant.now += ALONE;
-            plant.decide(0, &[RtEnd { task, submitted, total: ALONE }]);
+            simulation.decide(1, &[]);
+            let submitted = simulation.now;
+            simulation.now += ALONE;
+            simulation.decide(0, &[RtEnd { task, submitted, total: ALONE }]);
         }
-        assert_eq!(plant.target.ladder.rung(), Rung::Bounded(Width::Units { percent: 12 }));
+        assert_eq!(simulation.target.ladder.rung(), Rung::Bounded(Width::Units { percent: 12 }));
     }
 }

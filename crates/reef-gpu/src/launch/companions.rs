@@ -139,7 +139,7 @@ impl<V: Vendor> Companions<V> {
         Ok(())
     }
 
-    /// Forgets what has ended, and gives up streams in which nothing does.
+    /// Forgets work that has ended, and abandons streams in which nothing ends.
     fn reap(&mut self) {
         for companion in &mut self.streams {
             companion.ask(&self.guarded);
@@ -157,8 +157,8 @@ impl<V: Vendor> Companions<V> {
         running.map(|running| running.seq).min()
     }
 
-    /// Waits until nothing runs, or gives up on what doesn't end. Returns whether something was
-    /// given up.
+    /// Waits until nothing runs, or abandons streams whose work doesn't end. Returns whether it has
+    /// abandoned one.
     pub(crate) fn wait(&mut self) -> bool {
         for Companion { stream, timeout, .. } in &mut self.streams {
             let _ = stream.wait_or_abandon(timeout);

@@ -41,7 +41,7 @@ struct Sequence<V: Vendor> {
     /// Best-effort queues that have run it.
     ran_on: Mutex<Vec<Weak<()>>>,
     /// Classes and parts of the units, in percent, for which another thread prepares it, or has.
-    aside: Mutex<Vec<(Priority, u32)>>,
+    in_background: Mutex<Vec<(Priority, u32)>>,
 }
 
 /// The queue that it is for, and what that runs.
@@ -93,7 +93,7 @@ impl<V: Vendor> Graph<V> {
             _buffers,
             prepared: Mutex::default(),
             ran_on: Mutex::default(),
-            aside: Mutex::default(),
+            in_background: Mutex::default(),
         })))
     }
 
@@ -155,18 +155,18 @@ impl<V: Vendor> Graph<V> {
         if runner.percent >= 100 || count() >= 2 {
             return runner;
         }
-        self.prepare_aside(gpu, runner);
+        self.prepare_in_background(gpu, runner);
         Runner { percent: 100, ..runner }
     }
 
     /// Prepares it on another thread, once. If that fails it runs on all units for good.
-    fn prepare_aside(&self, gpu: &Gpu<V>, runner: Runner<'_>) {
+    fn prepare_in_background(&self, gpu: &Gpu<V>, runner: Runner<'_>) {
         let Runner { class, percent, .. } = runner;
-        let mut aside = self.0.aside.lock();
-        if aside.contains(&(class, percent)) {
+        let mut in_background = self.0.in_background.lock();
+        if in_background.contains(&(class, percent)) {
             return;
         }
-        aside.push((class, percent));
+        in_background.push((class, percent));
         let (graph, gpu, queue) = (self.clone(), gpu.clone(), runner.queue.clone());
         let prepare = move || {
             let _ = graph.prepare(&gpu, Runner { queue: &queue, class, percent });

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use reef_latency::{LATE_SHARE, quantile};
 
 /// Program in a closed loop whose iterations grow with the part that passes.
-struct Plant {
+struct Simulation {
     now: u64,
     seed: u64,
     /// Length of an iteration alone, in nanoseconds.
@@ -46,7 +46,7 @@ struct Plant {
     count: u64,
 }
 
-impl Plant {
+impl Simulation {
     fn new(seed: u64, base: f64, slope: f64) -> Self {
         let (power, step, noise, tail, other, count) = (1.0, 0.0, 0.02, 0.0, 0, 0);
         let (now, slower, is_slow, varies, second) = (1_000_000_000, 1.0, false, 0.0, 1.0);
@@ -170,10 +170,10 @@ proptest! {
         // Windows of a steeper program give less than they cost.
         prop_assume!(((target - 1.0) / slope).powf(1.0 / power) >= 0.06);
         let other = if other < 3 { 0 } else { other };
-        let mut plant = Plant { power, noise, other, ..Plant::new(seed, base, slope) };
-        let mut controller = Controller::new(slo(target), plant.now);
-        plant.run(&mut controller, 10.0, 1.0);
-        let (growth, part) = plant.run(&mut controller, 20.0, 1.0);
+        let mut simulation = Simulation { power, noise, other, ..Simulation::new(seed, base, slope) };
+        let mut controller = Controller::new(slo(target), simulation.now);
+        simulation.run(&mut controller, 10.0, 1.0);
+        let (growth, part) = simulation.run(&mut controller, 20.0, 1.0);
         let most = target.min(1.0 + slope);
         // The percentile of 3,000 iterations is uncertain by a part of their noise.
         let bound = target + 0.02 + 0.2 * noise;
@@ -187,10 +187,10 @@ proptest! {
         seed: u64, base in 1e6..4e6_f64, slope in 0.3..0.7_f64, target in 1.08..1.3_f64,
         other in 4..30_u64, varies in 0.3..2.0_f64
     ) {
-        let mut plant = Plant { other, varies, ..Plant::new(seed, base, slope) };
-        let mut controller = Controller::new(slo(target), plant.now);
-        plant.run_kinds(&mut controller, 10.0);
-        let ([steady, varied], part) = plant.run_kinds(&mut controller, 20.0);
+        let mut simulation = Simulation { other, varies, ..Simulation::new(seed, base, slope) };
+        let mut controller = Controller::new(slo(target), simulation.now);
+        simulation.run_kinds(&mut controller, 10.0);
+        let ([steady, varied], part) = simulation.run_kinds(&mut controller, 20.0);
         prop_assert!(steady <= target + 0.02, "{steady}, {varied} at {target}, part {part}");
         let least = 1.0 + 0.5 * (target.min(1.0 + slope) - 1.0);
         prop_assert!(steady >= least, "{steady} at {target}, part {part}");
@@ -202,10 +202,10 @@ proptest! {
         seed: u64, base in 1e6..4e6_f64, slope in 0.4..0.8_f64, target in 1.08..1.3_f64,
         second in 1.2..3.0_f64
     ) {
-        let mut plant = Plant { second, ..Plant::new(seed, base, slope) };
-        let mut controller = Controller::new(slo(target), plant.now);
-        plant.run_kinds(&mut controller, 10.0);
-        let ([growth, _], part) = plant.run_kinds(&mut controller, 20.0);
+        let mut simulation = Simulation { second, ..Simulation::new(seed, base, slope) };
+        let mut controller = Controller::new(slo(target), simulation.now);
+        simulation.run_kinds(&mut controller, 10.0);
+        let ([growth, _], part) = simulation.run_kinds(&mut controller, 20.0);
         prop_assert!(growth <= target + 0.02, "{growth} at {target}, part {part}");
         let least = 1.0 + 0.6 * (target.min(1.0 + slope) - 1.0);
         prop_assert!(growth >= least, "{growth} at {target}, part {part}");
@@ -216,10 +216,10 @@ proptest! {
         seed: u64, base in 1e6..4e6_f64, slope in 0.4..0.8_f64, target in 1.08..1.3_f64,
         burst in 20..200_u64, idle in 5_000_000..150_000_000_u64
     ) {
-        let mut plant = Plant { burst, idle, ..Plant::new(seed, base, slope) };
-        let mut controller = Controller::new(slo(target), plant.now);
-        plant.run_kinds(&mut controller, 10.0);
-        let ([growth, _], part) = plant.run_kinds(&mut controller, 20.0);
+        let mut simulation = Simulation { burst, idle, ..Simulation::new(seed, base, slope) };
+        let mut controller = Controller::new(slo(target), simulation.now);
+        simulation.run_kinds(&mut controller, 10.0);
+        let ([growth, _], part) = simulation.run_kinds(&mut controller, 20.0);
         prop_assert!(growth <= target + 0.02, "{growth} at {target}, part {part}");
         let least = 1.0 + 0.5 * (target.min(1.0 + slope) - 1.0);
         prop_assert!(growth >= least, "{growth} at {target}, part {part}");
@@ -231,10 +231,10 @@ proptest! {
         seed: u64, base in 1e6..4e6_f64, slope in 0.4..0.8_f64, target in 1.08..1.3_f64,
         phase in 20..400_u64, varies in 0.3..2.0_f64
     ) {
-        let mut plant = Plant { phase, varies, ..Plant::new(seed, base, slope) };
-        let mut controller = Controller::new(slo(target), plant.now);
-        plant.run_kinds(&mut controller, 10.0);
-        let ([tokens, prompts], part) = plant.run_kinds(&mut controller, 20.0);
+        let mut simulation = Simulation { phase, varies, ..Simulation::new(seed, base, slope) };
+        let mut controller = Controller::new(slo(target), simulation.now);
+        simulation.run_kinds(&mut controller, 10.0);
+        let ([tokens, prompts], part) = simulation.run_kinds(&mut controller, 20.0);
         prop_assert!(tokens <= target + 0.02, "{tokens}, {prompts} at {target}, part {part}");
         let least = 1.0 + 0.4 * (target.min(1.0 + slope) - 1.0);
         prop_assert!(tokens >= least, "{tokens}, {prompts} at {target}, part {part}");
@@ -244,23 +244,23 @@ proptest! {
     fn target_is_held_again_after_a_change(
         seed: u64, base in 1e6..5e6_f64, slope in 0.5..0.8_f64, change in 0.4..2.5_f64
     ) {
-        let mut plant = Plant::new(seed, base, slope);
-        let mut controller = Controller::new(slo(1.15), plant.now);
-        plant.run(&mut controller, 10.0, 1.0);
-        plant.base *= change;
-        plant.slope = slope / change;
-        plant.run(&mut controller, 25.0, 1.0);
-        let (growth, part) = plant.run(&mut controller, 20.0, 1.0);
+        let mut simulation = Simulation::new(seed, base, slope);
+        let mut controller = Controller::new(slo(1.15), simulation.now);
+        simulation.run(&mut controller, 10.0, 1.0);
+        simulation.base *= change;
+        simulation.slope = slope / change;
+        simulation.run(&mut controller, 25.0, 1.0);
+        let (growth, part) = simulation.run(&mut controller, 20.0, 1.0);
         prop_assert!((1.08..1.17).contains(&growth), "{growth}, part {part}");
     }
 
     /// A bound of the guest applies, so the slope must be that of the part which passed.
     #[test]
     fn bound_of_the_guest_does_not_mislead(seed: u64, most in 0.02..0.1_f64) {
-        let mut plant = Plant::new(seed, 2e6, 1.0);
-        let mut controller = Controller::new(slo(1.2), plant.now);
-        plant.run(&mut controller, 20.0, most);
-        let (growth, _) = plant.run(&mut controller, 20.0, 1.0);
+        let mut simulation = Simulation::new(seed, 2e6, 1.0);
+        let mut controller = Controller::new(slo(1.2), simulation.now);
+        simulation.run(&mut controller, 20.0, most);
+        let (growth, _) = simulation.run(&mut controller, 20.0, 1.0);
         prop_assert!(growth <= 1.23, "{growth}");
     }
 
@@ -274,10 +274,10 @@ proptest! {
         let (slope, step) = (size.exp(), step.max(0.0));
         // Windows whose least cost is just the target are tried twice a minute.
         prop_assume!((1.0 + step - target).abs() > 0.03);
-        let mut plant = Plant { step, noise, ..Plant::new(seed, base, slope) };
-        let mut controller = Controller::new(slo(target), plant.now);
-        plant.drive(&mut controller, 20.0, 1.0);
-        let (growth, part) = plant.run(&mut controller, 20.0, 1.0);
+        let mut simulation = Simulation { step, noise, ..Simulation::new(seed, base, slope) };
+        let mut controller = Controller::new(slo(target), simulation.now);
+        simulation.drive(&mut controller, 20.0, 1.0);
+        let (growth, part) = simulation.run(&mut controller, 20.0, 1.0);
         let all = 1.0 + step + slope;
         prop_assert!(growth < all - 0.003 || part > 0.9, "{growth} of {all}, part {part}");
         let cost = 1.0 - 1.0 / target;
@@ -302,10 +302,10 @@ proptest! {
 
 #[test]
 fn little_passes_if_the_least_part_is_too_much() {
-    let mut plant = Plant { step: 0.4, ..Plant::new(3, 2e6, 1.0) };
-    let mut controller = Controller::new(slo(1.1), plant.now);
-    plant.run(&mut controller, 30.0, 1.0);
-    let (_, part) = plant.run(&mut controller, 30.0, 1.0);
+    let mut simulation = Simulation { step: 0.4, ..Simulation::new(3, 2e6, 1.0) };
+    let mut controller = Controller::new(slo(1.1), simulation.now);
+    simulation.run(&mut controller, 30.0, 1.0);
+    let (_, part) = simulation.run(&mut controller, 30.0, 1.0);
     assert!(part < 0.003, "{part}");
 }
 
@@ -328,12 +328,13 @@ fn measurement_alone_without_iterations_ends() {
 }
 
 /// Returns the mean growth and part of 40 programs with a target of 1.15, after as long a time.
-fn means(seconds: f64, plant: impl Fn(Plant) -> Plant, slope: f64) -> (f64, f64) {
+fn means(seconds: f64, simulation: impl Fn(Simulation) -> Simulation, slope: f64) -> (f64, f64) {
     let run = |seed: u64| {
-        let mut plant = plant(Plant::new(7919 * seed + 3, 1e6 + 7e4 * seed as f64, slope));
-        let mut controller = Controller::new(slo(1.15), plant.now);
-        plant.run(&mut controller, seconds, 1.0);
-        plant.run(&mut controller, seconds, 1.0)
+        let mut simulation =
+            simulation(Simulation::new(7919 * seed + 3, 1e6 + 7e4 * seed as f64, slope));
+        let mut controller = Controller::new(slo(1.15), simulation.now);
+        simulation.run(&mut controller, seconds, 1.0);
+        simulation.run(&mut controller, seconds, 1.0)
     };
     let all: Vec<_> = (0..40).map(run).collect();
     let mean = |of: fn(&(f64, f64)) -> f64| all.iter().map(of).sum::<f64>() / all.len() as f64;
@@ -344,7 +345,7 @@ fn means(seconds: f64, plant: impl Fn(Plant) -> Plant, slope: f64) -> (f64, f64)
 #[test]
 fn target_is_held_while_the_host_changes_its_speed() {
     for slower in [1.2, 1.4, 1.6] {
-        let (growth, part) = means(20.0, |plant| Plant { slower, ..plant }, 0.5);
+        let (growth, part) = means(20.0, |simulation| Simulation { slower, ..simulation }, 0.5);
         assert!((1.1..1.17).contains(&growth) && part > 0.15, "{growth}, part {part}");
     }
 }
@@ -352,7 +353,7 @@ fn target_is_held_while_the_host_changes_its_speed() {
 #[test]
 fn harmless_work_passes_next_to_iterations_with_a_tail() {
     for tail in [0.005, 0.05] {
-        let (growth, part) = means(20.0, |plant| Plant { tail, ..plant }, 0.02);
+        let (growth, part) = means(20.0, |simulation| Simulation { tail, ..simulation }, 0.02);
         assert!(part > 0.8, "{growth}, part {part}");
     }
 }
@@ -361,7 +362,7 @@ fn harmless_work_passes_next_to_iterations_with_a_tail() {
 #[test]
 fn windows_that_are_too_dear_are_few_enough() {
     for step in [0.2, 0.3] {
-        let (growth, _) = means(5.0, |plant| Plant { step, ..plant }, 1.0);
+        let (growth, _) = means(5.0, |simulation| Simulation { step, ..simulation }, 1.0);
         assert!(growth < 1.17, "{growth}");
     }
 }
@@ -421,22 +422,22 @@ fn alone_is_measured_without_long_silence() {
 /// Share of late iterations in each window of a thousand iterations, or of two seconds if that is
 /// longer, from the third second on: those that are longer than the target times what one in a
 /// hundred exceeds alone.
-fn late_shares(plant: &mut Plant, target: f64) -> Vec<f64> {
-    let mut alone: Vec<f64> = (0..4000).map(|_| plant.iteration(0.0).1).collect();
+fn late_shares(simulation: &mut Simulation, target: f64) -> Vec<f64> {
+    let mut alone: Vec<f64> = (0..4000).map(|_| simulation.iteration(0.0).1).collect();
     let limit = target * quantile(&mut alone, 1.0 - LATE_SHARE).unwrap();
-    let (mut controller, begin) = (Controller::new(slo(target), plant.now), plant.now);
+    let (mut controller, begin) = (Controller::new(slo(target), simulation.now), simulation.now);
     let (mut shares, mut late, mut count, mut since) = (Vec::new(), 0, 0, begin + 2_000_000_000);
-    while plant.now < begin + 30_000_000_000 {
+    while simulation.now < begin + 30_000_000_000 {
         let part = f64::from(controller.duty()) / 1e6;
-        let (iteration, growth) = plant.iteration(part);
-        controller.note(&[iteration], plant.now, controller.duty(), plant.work as u64);
+        let (iteration, growth) = simulation.iteration(part);
+        controller.note(&[iteration], simulation.now, controller.duty(), simulation.work as u64);
         if iteration.begin() < since {
             continue;
         }
         (late, count) = (late + u32::from(growth > limit), count + 1);
-        if count >= 1000 && plant.now - since >= 2_000_000_000 {
+        if count >= 1000 && simulation.now - since >= 2_000_000_000 {
             shares.push(f64::from(late) / f64::from(count));
-            (late, count, since) = (0, 0, plant.now);
+            (late, count, since) = (0, 0, simulation.now);
         }
     }
     shares
@@ -448,8 +449,9 @@ fn target_is_met_in_each_window_after_the_second_second() {
         let (mut all, mut over) = (0, 0);
         for seed in 0..30_u64 {
             let base = 1e6 + 1e5 * seed as f64;
-            let mut plant = Plant { step, ..Plant::new(7919 * seed + 3, base, slope) };
-            let shares = late_shares(&mut plant, 1.1);
+            let mut simulation =
+                Simulation { step, ..Simulation::new(7919 * seed + 3, base, slope) };
+            let shares = late_shares(&mut simulation, 1.1);
             all += shares.len();
             over += shares.iter().filter(|share| **share > 2.0 * LATE_SHARE).count();
         }
@@ -464,10 +466,11 @@ fn target_is_met_in_each_window_after_the_second_second() {
 fn program_that_almost_meets_the_target_is_left_alone() {
     for (slope, step) in [(0.09, 0.0), (0.11, 0.0), (0.01, 0.1)] {
         for seed in 0..8 {
-            let mut plant = Plant { step, ..Plant::new(7919 * seed + 3, 2e6, slope) };
-            let mut controller = Controller::new(slo(1.1), plant.now);
-            plant.drive(&mut controller, 20.0, 1.0);
-            let (growth, part) = plant.run(&mut controller, 10.0, 1.0);
+            let mut simulation =
+                Simulation { step, ..Simulation::new(7919 * seed + 3, 2e6, slope) };
+            let mut controller = Controller::new(slo(1.1), simulation.now);
+            simulation.drive(&mut controller, 20.0, 1.0);
+            let (growth, part) = simulation.run(&mut controller, 10.0, 1.0);
             assert!(growth < 1.12 && part > 0.95, "{growth}, part {part} of seed {seed}");
         }
     }
@@ -477,10 +480,10 @@ fn program_that_almost_meets_the_target_is_left_alone() {
 #[test]
 fn windows_that_cost_more_than_they_give_close() {
     for seed in 0..8 {
-        let mut plant = Plant::new(7919 * seed + 3, 2e6, 3.0);
-        let mut controller = Controller::new(slo(1.1), plant.now);
-        plant.drive(&mut controller, 15.0, 1.0);
-        let (growth, part) = plant.run(&mut controller, 30.0, 1.0);
+        let mut simulation = Simulation::new(7919 * seed + 3, 2e6, 3.0);
+        let mut controller = Controller::new(slo(1.1), simulation.now);
+        simulation.drive(&mut controller, 15.0, 1.0);
+        let (growth, part) = simulation.run(&mut controller, 30.0, 1.0);
         assert!(growth < 1.02 && part < 0.003, "{growth}, part {part} of seed {seed}");
     }
 }
@@ -490,11 +493,11 @@ fn windows_that_cost_more_than_they_give_close() {
 fn first_second_is_within_a_quarter_of_alone() {
     for base in [1e6, 1.9e6, 2.4e6] {
         for seed in 0..8 {
-            let mut plant = Plant::new(7919 * seed + 3, base, 1.3);
-            let mut alone: Vec<f64> = (0..2000).map(|_| plant.iteration(0.0).1).collect();
+            let mut simulation = Simulation::new(7919 * seed + 3, base, 1.3);
+            let mut alone: Vec<f64> = (0..2000).map(|_| simulation.iteration(0.0).1).collect();
             let alone = quantile(&mut alone, 0.99).unwrap();
-            let mut controller = Controller::new(slo(1.1), plant.now);
-            let (mut growths, part) = plant.drive(&mut controller, 1.0, 1.0);
+            let mut controller = Controller::new(slo(1.1), simulation.now);
+            let (mut growths, part) = simulation.drive(&mut controller, 1.0, 1.0);
             let growth = quantile(&mut growths, 0.99).unwrap() / alone;
             assert!(growth <= 1.25 && part > 0.01, "{growth}, part {part} of seed {seed}");
         }
@@ -505,10 +508,10 @@ fn first_second_is_within_a_quarter_of_alone() {
 #[test]
 fn attempts_that_fail_are_rare_next_to_long_iterations() {
     for seed in 0..8 {
-        let mut plant = Plant::new(7919 * seed + 3, 5e7, 0.7);
-        let mut controller = Controller::new(slo(1.1), plant.now);
-        plant.run(&mut controller, 8.0, 1.0);
-        let (growth, part) = plant.run(&mut controller, 52.0, 1.0);
+        let mut simulation = Simulation::new(7919 * seed + 3, 5e7, 0.7);
+        let mut controller = Controller::new(slo(1.1), simulation.now);
+        simulation.run(&mut controller, 8.0, 1.0);
+        let (growth, part) = simulation.run(&mut controller, 52.0, 1.0);
         assert!(growth < 1.12 && part > 0.08, "{growth}, part {part} of seed {seed}");
     }
 }
@@ -517,12 +520,12 @@ fn attempts_that_fail_are_rare_next_to_long_iterations() {
 /// Each has ended when the other one begins, and starts again later.
 #[test]
 fn peers_begin_with_their_own_last_part() {
-    let mut plant = Plant::new(3, 2e6, 0.5);
-    let mut pairs = Pairs::new(slo(1.1), plant.now);
+    let mut simulation = Simulation::new(3, 2e6, 0.5);
+    let mut pairs = Pairs::new(slo(1.1), simulation.now);
     let mut run = |peer: u64, seconds: f64| {
-        plant.slope = if peer == 1 { 0.5 } else { 0.05 };
-        pairs.turn_to(vec![peer], |_| false, plant.now);
-        plant.drive(pairs.current_mut(), seconds, 1.0).1
+        simulation.slope = if peer == 1 { 0.5 } else { 0.05 };
+        pairs.turn_to(vec![peer], |_| false, simulation.now);
+        simulation.drive(pairs.current_mut(), seconds, 1.0).1
     };
     run(1, 10.0);
     run(2, 10.0);
@@ -536,16 +539,16 @@ fn peers_begin_with_their_own_last_part() {
 fn program_that_starts_again_begins_with_its_last_part() {
     for seed in 0..8 {
         for (slope, least, most) in [(0.5, 0.12, 0.2), (3.0, 0.0, 0.003)] {
-            let mut plant = Plant::new(7919 * seed + 3, 2e6, slope);
-            let mut pairs = Pairs::new(slo(1.1), plant.now);
-            pairs.turn_to(vec![1], |_| false, plant.now);
-            plant.drive(pairs.current_mut(), 12.0, 1.0);
+            let mut simulation = Simulation::new(7919 * seed + 3, 2e6, slope);
+            let mut pairs = Pairs::new(slo(1.1), simulation.now);
+            pairs.turn_to(vec![1], |_| false, simulation.now);
+            simulation.drive(pairs.current_mut(), 12.0, 1.0);
             pairs.forget_alone();
-            let mut alone: Vec<f64> = (0..2000).map(|_| plant.iteration(0.0).1).collect();
+            let mut alone: Vec<f64> = (0..2000).map(|_| simulation.iteration(0.0).1).collect();
             let limit = 1.1 * quantile(&mut alone, 0.99).unwrap();
-            plant.now += 5_000_000_000;
-            pairs.start_again(plant.now);
-            let (growths, part) = plant.drive(pairs.current_mut(), 1.0, 1.0);
+            simulation.now += 5_000_000_000;
+            pairs.start_again(simulation.now);
+            let (growths, part) = simulation.drive(pairs.current_mut(), 1.0, 1.0);
             let late = growths.iter().filter(|growth| **growth > limit).count();
             assert!((least..=most).contains(&part), "part {part} of seed {seed}, slope {slope}");
             assert!(late * 200 <= growths.len(), "{late} late ones of seed {seed}, slope {slope}");
@@ -557,50 +560,50 @@ fn program_that_starts_again_begins_with_its_last_part() {
 /// checked: they say nothing of the next process.
 #[test]
 fn program_that_ends_in_a_check_begins_with_all_gates_open() {
-    let mut plant = Plant::new(3, 2e6, 0.02);
-    let mut pairs = Pairs::new(slo(1.1), plant.now);
-    pairs.turn_to(vec![1], |_| false, plant.now);
-    plant.drive(pairs.current_mut(), 10.0, 1.0);
-    let iterate = |plant: &mut Plant, pairs: &mut Pairs| {
+    let mut simulation = Simulation::new(3, 2e6, 0.02);
+    let mut pairs = Pairs::new(slo(1.1), simulation.now);
+    pairs.turn_to(vec![1], |_| false, simulation.now);
+    simulation.drive(pairs.current_mut(), 10.0, 1.0);
+    let iterate = |simulation: &mut Simulation, pairs: &mut Pairs| {
         let duty = pairs.current().duty();
-        let (iteration, _) = plant.iteration(f64::from(duty) / 1e6);
-        pairs.current_mut().note(&[iteration], plant.now, duty, plant.work as u64);
+        let (iteration, _) = simulation.iteration(f64::from(duty) / 1e6);
+        pairs.current_mut().note(&[iteration], simulation.now, duty, simulation.work as u64);
         pairs.current().duty()
     };
-    assert!((0..10_000).any(|_| iterate(&mut plant, &mut pairs) == 1_000_000), "all passes");
-    plant.base *= 1.5;
-    assert!((0..10).any(|_| iterate(&mut plant, &mut pairs) == 0), "they are checked");
+    assert!((0..10_000).any(|_| iterate(&mut simulation, &mut pairs) == 1_000_000), "all passes");
+    simulation.base *= 1.5;
+    assert!((0..10).any(|_| iterate(&mut simulation, &mut pairs) == 0), "they are checked");
     pairs.forget_alone();
-    pairs.start_again(plant.now);
-    plant.base /= 1.5;
-    let first = (0..10_000).map(|_| iterate(&mut plant, &mut pairs)).find(|duty| *duty > 0);
+    pairs.start_again(simulation.now);
+    simulation.base /= 1.5;
+    let first = (0..10_000).map(|_| iterate(&mut simulation, &mut pairs)).find(|duty| *duty > 0);
     assert_eq!(first, Some(1_000_000));
 }
 
 #[test]
 fn peers_that_are_gone_make_room() {
     let mut pairs = Pairs::new(slo(1.1), 0);
-    let mut plant = Plant::new(3, 2e6, 0.05);
-    (1..40).for_each(|peer| pairs.turn_to(vec![peer], |_| true, plant.now));
-    plant.drive(pairs.current_mut(), 10.0, 1.0);
-    pairs.turn_to(vec![40], |peer| peer != 5, plant.now);
-    plant.slope = 3.0;
-    plant.drive(pairs.current_mut(), 1.0, 1.0);
-    pairs.turn_to(vec![39], |_| true, plant.now);
-    plant.slope = 0.05;
-    let (_, part) = plant.drive(pairs.current_mut(), 0.5, 1.0);
+    let mut simulation = Simulation::new(3, 2e6, 0.05);
+    (1..40).for_each(|peer| pairs.turn_to(vec![peer], |_| true, simulation.now));
+    simulation.drive(pairs.current_mut(), 10.0, 1.0);
+    pairs.turn_to(vec![40], |peer| peer != 5, simulation.now);
+    simulation.slope = 3.0;
+    simulation.drive(pairs.current_mut(), 1.0, 1.0);
+    pairs.turn_to(vec![39], |_| true, simulation.now);
+    simulation.slope = 0.05;
+    let (_, part) = simulation.drive(pairs.current_mut(), 0.5, 1.0);
     assert!(part > 0.9, "{part}: not the windows of a steeper one");
 }
 
 /// Programs that launch in turn. No set of them lasts as long as a trial does.
 #[test]
 fn sets_that_take_turns_are_not_in_trials_all_the_time() {
-    let mut plant = Plant { anyway: 0.5, ..Plant::new(3, 2e6, 1.0) };
-    let mut pairs = Pairs::new(slo(1.1), plant.now);
+    let mut simulation = Simulation { anyway: 0.5, ..Simulation::new(3, 2e6, 1.0) };
+    let mut pairs = Pairs::new(slo(1.1), simulation.now);
     let (sets, mut parts) = ([vec![1], vec![1, 2], vec![2]], Vec::new());
     for second in 0..60 {
-        pairs.turn_to(sets[second % 3].clone(), |_| true, plant.now);
-        parts.push(plant.drive(pairs.current_mut(), 1.0, 1.0).1);
+        pairs.turn_to(sets[second % 3].clone(), |_| true, simulation.now);
+        parts.push(simulation.drive(pairs.current_mut(), 1.0, 1.0).1);
     }
     let part = parts[15..].iter().sum::<f64>() / 45.0;
     assert!(part > 0.08, "{part}");
@@ -609,11 +612,11 @@ fn sets_that_take_turns_are_not_in_trials_all_the_time() {
 /// No measurement of such a program is shorter than an iteration.
 #[test]
 fn long_iterations_are_measured_rarely_and_counted() {
-    let mut plant = Plant::new(3, 2e8, 0.02);
-    let mut controller = Controller::new(slo(1.2), plant.now);
-    plant.drive(&mut controller, 60.0, 1.0);
+    let mut simulation = Simulation::new(3, 2e8, 0.02);
+    let mut controller = Controller::new(slo(1.2), simulation.now);
+    simulation.drive(&mut controller, 60.0, 1.0);
     let before = controller.long_silences();
-    let (_, part) = plant.drive(&mut controller, 60.0, 1.0);
+    let (_, part) = simulation.drive(&mut controller, 60.0, 1.0);
     let count = controller.long_silences() - before;
     assert!(part > 0.85 && (1..20).contains(&count), "{part}, {count} measurements");
     let mut controller = Controller::new(slo(1.1), 0);
@@ -626,10 +629,10 @@ fn long_iterations_are_measured_rarely_and_counted() {
 #[test]
 fn windows_that_give_nothing_close() {
     for gain in [0.0, -0.5] {
-        let mut plant = Plant { anyway: 0.5, gain, ..Plant::new(3, 2e6, 1.0) };
-        let mut controller = Controller::new(slo(1.1), plant.now);
-        let (_, first) = plant.run(&mut controller, 4.0, 1.0);
-        let (_, later) = plant.run(&mut controller, 120.0, 1.0);
+        let mut simulation = Simulation { anyway: 0.5, gain, ..Simulation::new(3, 2e6, 1.0) };
+        let mut controller = Controller::new(slo(1.1), simulation.now);
+        let (_, first) = simulation.run(&mut controller, 4.0, 1.0);
+        let (_, later) = simulation.run(&mut controller, 120.0, 1.0);
         assert!(later < 0.2 * first && first > 0.02, "{later} after {first}");
     }
 }
@@ -637,10 +640,10 @@ fn windows_that_give_nothing_close() {
 #[test]
 fn windows_that_pay_stay_open() {
     for (anyway, gain) in [(0.0, 1.0), (0.5, 1.0), (0.3, 0.5)] {
-        let mut plant = Plant { anyway, gain, ..Plant::new(3, 2e6, 1.0) };
-        let mut controller = Controller::new(slo(1.1), plant.now);
-        plant.run(&mut controller, 10.0, 1.0);
-        let (_, part) = plant.run(&mut controller, 120.0, 1.0);
+        let mut simulation = Simulation { anyway, gain, ..Simulation::new(3, 2e6, 1.0) };
+        let mut controller = Controller::new(slo(1.1), simulation.now);
+        simulation.run(&mut controller, 10.0, 1.0);
+        let (_, part) = simulation.run(&mut controller, 120.0, 1.0);
         assert!(part > 0.08, "{part} with a gain of {gain} on {anyway}");
     }
 }
@@ -648,12 +651,12 @@ fn windows_that_pay_stay_open() {
 /// The program had pauses in which other work ran, and works without a pause from now on.
 #[test]
 fn windows_open_soon_when_other_work_stands_still() {
-    let mut plant = Plant { anyway: 0.5, gain: 0.0, ..Plant::new(3, 2e6, 1.0) };
-    let mut controller = Controller::new(slo(1.1), plant.now);
-    plant.run(&mut controller, 12.0, 1.0);
+    let mut simulation = Simulation { anyway: 0.5, gain: 0.0, ..Simulation::new(3, 2e6, 1.0) };
+    let mut controller = Controller::new(slo(1.1), simulation.now);
+    simulation.run(&mut controller, 12.0, 1.0);
     assert_eq!(controller.duty(), 0);
-    (plant.anyway, plant.gain) = (0.0, 1.0);
-    plant.run(&mut controller, 4.0, 1.0);
-    let (_, part) = plant.run(&mut controller, 20.0, 1.0);
+    (simulation.anyway, simulation.gain) = (0.0, 1.0);
+    simulation.run(&mut controller, 4.0, 1.0);
+    let (_, part) = simulation.run(&mut controller, 20.0, 1.0);
     assert!(part > 0.06, "{part}");
 }

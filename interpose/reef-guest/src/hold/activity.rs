@@ -144,7 +144,7 @@ mod waiting {
         /// Sleeps while the word is what it was `seen` to be, for no longer than `time`.
         pub(crate) fn wait(&self, seen: u32, time: Duration) {
             let time = Timespec::try_from(time).ok();
-            // The caller looks at the word again, whatever the result.
+            // The caller reads the word again, whatever the result.
             let _ = futex::wait(&self.busy, futex::Flags::empty(), seen, time.as_ref());
         }
 

@@ -160,7 +160,7 @@ fn give_way(is_alone: bool) {
     let is_there = |at: &usize| unsafe { libc::CPU_ISSET(*at, &processors) };
     let all: Vec<usize> = (0..libc::CPU_SETSIZE as usize).filter(is_there).collect();
     for at in &all[all.len().div_ceil(2)..] {
-        // SAFETY: as above.
+        // SAFETY: a number below that of the set's bits.
         unsafe { libc::CPU_CLR(*at, &mut processors) };
     }
     // SAFETY: reads a set of this size. Refused: this thread runs on all.

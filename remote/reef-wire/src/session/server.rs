@@ -362,8 +362,8 @@ impl Server {
                 break inbox; // a hold that begins now waits for the inbox
             }
         };
-        // A hello that comes late, on a connection that its client has given up, says less than the
-        // client has acknowledged since. It is refused, and the session goes on.
+        // A late hello, on a connection that its client has abandoned, says less than the client
+        // has acknowledged since. It is refused, and the session goes on.
         if let Err(error) = endpoint.check_received(hello.received) {
             drop(inbox);
             refuse(&mut link, &error.to_string());

@@ -41,7 +41,7 @@ fn a_block_stopped_midway_writes_nothing_and_runs_again() {
     }
 }
 
-/// Stops a block at its first, second, … look at the stop word, until it gets through.
+/// Stops a block at its first, second, … poll of the stop word, until it gets through.
 fn interrupt_everywhere(case: &Case, kernel: &Kernel, index: u32) {
     let mut scratch = Vec::new();
     for polls in 1.. {

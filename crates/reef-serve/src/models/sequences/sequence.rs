@@ -114,7 +114,7 @@ impl Sequence {
         variant: &Variant,
         fresh: Vec<StateBuffer>,
     ) -> NextState {
-        // If this request is given up, what it still writes to is nobody's.
+        // If this request is abandoned, no other one uses what it still writes to.
         let mut spare = std::mem::take(&mut self.spare).into_iter();
         let mut fresh = fresh.into_iter();
         let next = tensors.iter().filter_map(|tensor| {

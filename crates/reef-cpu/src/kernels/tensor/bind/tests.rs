@@ -113,12 +113,12 @@ fn run(kernel: &Kernel, index: u32) -> Outcome {
     kernel.run(&mut block, &Args::default())
 }
 
-/// Stops a block at its first, second, … look at the stop word, until it gets through.
+/// Stops a block at its first, second, … poll of the stop word, until it gets through.
 fn interrupt_everywhere(kernel: &Kernel, index: u32, output: &OperandMemory, op: &TensorOp) {
     for polls in 1.. {
         let before = content(output, &op.output);
         if stop_at_poll(polls, || run(kernel, index)) == Outcome::Done {
-            assert!(polls > 1, "{} never looks", op.name());
+            assert!(polls > 1, "{} never polls", op.name());
             return;
         }
         assert_eq!(before, content(output, &op.output), "{}: a stopped block wrote", op.name());

@@ -124,8 +124,8 @@ impl Launch for Connected {
         clock()
     }
 
-    /// The image goes to shared memory; then it is waited for the output, which is read. The
-    /// daemon gives up in its own time.
+    /// The image goes to shared memory. Then this waits for the output, and reads it. The daemon's
+    /// own timeout ends the wait.
     fn request(&mut self, _until: Duration) -> Result<Option<Phases>> {
         let begin = clock();
         self.client.submit(&self.image)?;
