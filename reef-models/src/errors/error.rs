@@ -171,7 +171,7 @@ pub enum Error {
         name: String,
     },
     /// A slice of the wrong length.
-    #[error("{what}: {given} values given, {want} wanted")]
+    #[error("{what}: must have {want} values, got {given}")]
     Length {
         /// Name of the tensor.
         what: String,

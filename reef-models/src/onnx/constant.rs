@@ -66,7 +66,7 @@ impl Constant {
     pub(super) fn as_ints(&self) -> Result<&[i64]> {
         match &self.data {
             Data::Ints(values) => Ok(values),
-            Data::Floats(_) => Err("integers wanted, floats there".into()),
+            Data::Floats(_) => Err("must be integers, got floats".into()),
         }
     }
 
@@ -74,7 +74,7 @@ impl Constant {
     pub(super) fn as_floats(&self) -> Result<&[f32]> {
         match &self.data {
             Data::Floats(values) => Ok(values),
-            Data::Ints(_) => Err("floats wanted, integers there".into()),
+            Data::Ints(_) => Err("must be floats, got integers".into()),
         }
     }
 

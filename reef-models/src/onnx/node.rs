@@ -90,7 +90,7 @@ impl<'a> Node<'a> {
         match self.ints(name)? {
             None => Ok([default; 2]),
             Some(&[rows, columns]) => Ok([size(name, rows)?, size(name, columns)?]),
-            Some(other) => Err(format!("attribute {name} = {}, 2 sizes wanted", few(other))),
+            Some(other) => Err(format!("attribute {name} must have 2 sizes, got {}", few(other))),
         }
     }
 }

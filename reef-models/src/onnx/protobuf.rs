@@ -94,7 +94,7 @@ impl<'a> Fields<'a> {
         let taken = usize::try_from(length).ok().and_then(|length| rest.get(..length));
         let have = rest.len();
         let taken =
-            taken.ok_or_else(|| Malformed(format!("{length} bytes wanted, {have} there")))?;
+            taken.ok_or_else(|| Malformed(format!("must have {length} bytes, got {have}")))?;
         self.at += taken.len();
         Ok(taken)
     }
@@ -109,7 +109,7 @@ impl<'a> Value<'a> {
     pub(super) fn bytes(self) -> Result<&'a [u8]> {
         match self {
             Self::Bytes(bytes) => Ok(bytes),
-            other => Err(Malformed(format!("bytes wanted, {other:?} there"))),
+            other => Err(Malformed(format!("must be bytes, got {other:?}"))),
         }
     }
 
@@ -125,14 +125,14 @@ impl<'a> Value<'a> {
     pub(super) fn int(self) -> Result<i64> {
         match self {
             Self::Varint(number) => Ok(number as i64),
-            other => Err(Malformed(format!("an integer wanted, {other:?} there"))),
+            other => Err(Malformed(format!("must be an integer, got {other:?}"))),
         }
     }
 
     pub(super) fn float(self) -> Result<f32> {
         match self {
             Self::Fixed32(bits) => Ok(f32::from_bits(bits)),
-            other => Err(Malformed(format!("a float wanted, {other:?} there"))),
+            other => Err(Malformed(format!("must be a float, got {other:?}"))),
         }
     }
 
@@ -219,9 +219,9 @@ mod tests {
         let say = |bytes: &[u8]| fields(bytes).unwrap_err().0;
         assert_eq!(say(&[0x08]), "ends inside a number");
         assert_eq!(say(&[0xff; 11]), "endless number");
-        assert_eq!(say(&[0x12, 5, b'a']), "5 bytes wanted, 1 there");
+        assert_eq!(say(&[0x12, 5, b'a']), "must have 5 bytes, got 1");
         let huge = [0x12, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f];
-        assert!(say(&huge).ends_with("bytes wanted, 0 there"));
+        assert!(say(&huge).ends_with("bytes, got 0"));
         assert_eq!(say(&[0x0b]), "field of unknown kind 3");
         assert_eq!(say(&[0; 1000]), "field of number 0", "a file that was never written");
         assert_eq!(say(&[0x80, 0x80, 0x80, 0x80, 0x10, 0]), "field of number 536870912");

@@ -68,7 +68,7 @@ impl<D: Operators> Network<D> {
         let (offset, Port { name, spec, .. }) = of(self.inputs(), index, "input")?;
         if (array.element(), array.len()) != (spec.element, spec.elements()) {
             let (given, len) = (array.element(), array.len());
-            let why = format!("input {name:?}: {len} values of {given} given, {spec} wanted");
+            let why = format!("input {name:?}: must be {spec}, got {len} values of {given}");
             return Err(Error::Tensor { why });
         }
         self.stage_bytes(offset, &array.to_le_bytes())

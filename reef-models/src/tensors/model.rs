@@ -106,7 +106,7 @@ impl TensorModel {
             let given = inputs.get(k).filter(|array| {
                 (array.element(), array.len()) == (port.spec.element, port.spec.elements())
             });
-            let why = || format!("input {:?}: {} wanted", port.name, port.spec);
+            let why = || format!("input {:?}: must be {}", port.name, port.spec);
             held[port.storage] = Some(given.cloned().ok_or_else(|| Error::Tensor { why: why() })?);
         }
         let constants = self.constants.iter();

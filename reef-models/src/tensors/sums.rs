@@ -119,7 +119,7 @@ impl Builder<'_> {
     /// A product of two matrices, each transposed or not.
     pub(crate) fn gemm(&mut self, a: &Value, b: &Value, turned: [bool; 2]) -> Result<Value> {
         let (&[a0, a1], &[b0, b1]) = (a.dims(), b.dims()) else {
-            return Err(format!("matrices wanted, {} and {} there", a.spec, b.spec));
+            return Err(format!("must be matrices, got {} and {}", a.spec, b.spec));
         };
         let element = a.element();
         let made = product([a0, a1], [b0, b1], turned, wide(element).domain());

@@ -87,7 +87,7 @@ fn profiles_find_their_launches_by_name() {
 fn misfit_of_an_input_is_reported_with_both_numbers() {
     let (model, network, input) = network("resnet18", 32, 1);
     let wrong = network.stage_input(&[0.0; 4]).unwrap_err().to_string();
-    assert_eq!(wrong, "input: 4 values given, 3072 wanted");
+    assert_eq!(wrong, "input: must have 3072 values, got 4");
     let wrong = model.expected(&input[1..]).unwrap_err().to_string();
-    assert_eq!(wrong, "input: 3071 values given, 3072 wanted");
+    assert_eq!(wrong, "input: must have 3072 values, got 3071");
 }

@@ -86,5 +86,5 @@ fn weights_from_a_file_give_the_same_logits() {
     assert_eq!(logits(&params).unwrap_err().to_string(), "no tensor \"fc.bias\"");
     params.tensors.insert("fc.bias".into(), fc[1..].into());
     let error = logits(&params).unwrap_err().to_string();
-    assert_eq!(error, "fc.bias: 999 values given, 1000 wanted");
+    assert_eq!(error, "fc.bias: must have 1000 values, got 999");
 }

@@ -51,7 +51,10 @@ fn unsupported_operator_or_attribute_is_named_with_its_node() {
         pool(&[ints("dilations", &[2, 1])]),
         format!("{at}a window of [3, 3] over 4 elements of axis 0")
     );
-    assert_eq!(pool(&[ints("pads", &[0, 0])]), format!("{at}attribute pads = [0, 0], 4 wanted"));
+    assert_eq!(
+        pool(&[ints("pads", &[0, 0])]),
+        format!("{at}attribute pads must have 4 sizes, got [0, 0]")
+    );
     assert_eq!(
         pool(&[ints("pads", &[3, 3, 3, 3])]),
         format!("{at}padding [[3, 3], [3, 3]] of a window of [3, 3]")
@@ -137,7 +140,7 @@ fn product_of_unequal_tensors_is_named_with_both_shapes() {
         format!("{at} 3 and 2 don't fit: [1, 3, 1, 1] and [1, 2, 4, 4]")
     );
     let error = say(&[gate.clone(), node("Add", &["x", "g"], "a", &[]), pooled("a")]);
-    let words = "tensors of [1, 2, 4, 4] and [1, 2, 1, 1], the same shape wanted";
+    let words = "tensors must have the same shape, got [1, 2, 4, 4] and [1, 2, 1, 1]";
     assert_eq!(error, format!("bad.onnx: node \"a\" (Add): {words}"));
     let error = say(&[gate, node("Div", &["x", "g"], "a", &[]), pooled("a")]);
     let words = "only sums and products of two tensors are supported";
@@ -186,7 +189,7 @@ fn shapes_that_do_not_fit_are_named() {
     let error = say(&[node("Flatten", &["x"], "f", &[]), node("Gemm", &["f", "w"], "y", &[])]);
     assert_eq!(
         error,
-        "bad.onnx: node \"y\" (Gemm): matrices wanted, float32[1, 32] and float32[3, 2, 3, 3] there"
+        "bad.onnx: node \"y\" (Gemm): must be matrices, got float32[1, 32] and float32[3, 2, 3, 3]"
     );
     let error = say(&[node("Mul", &["x", "b"], "a", &[]), pooled("a")]);
     assert_eq!(error, "bad.onnx: node \"a\" (Mul): sizes 4 and 3 don't fit: [1, 2, 4, 4] and [3]");

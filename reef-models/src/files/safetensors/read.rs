@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(reference::execute(&model, &params, &input), want);
         let other = build("resnet50", Some(32), 1).unwrap();
         let error = other.params(&params).unwrap_err().to_string();
-        assert_eq!(error, "layer1.0.conv1.weight: 36864 values given, 4096 wanted");
+        assert_eq!(error, "layer1.0.conv1.weight: must have 4096 values, got 36864");
     }
 
     #[test]

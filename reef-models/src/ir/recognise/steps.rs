@@ -23,7 +23,7 @@ impl<'b> Reading<'b, '_> {
         if let Some(other) =
             op.inputs.iter().chain([&op.output]).find(|of| of.element != Element::F32)
         {
-            return Err(format!("elements of type {}, float32 wanted", other.element));
+            return Err(format!("elements must be of type float32, got {}", other.element));
         }
         let name = self.builder.module(k).unwrap_or(&step.name);
         let seen = match &op.kind {
@@ -335,7 +335,7 @@ impl<'b> Reading<'b, '_> {
                 let [a, b] = [0, 1].map(|k| &step.op.inputs[k].dims);
                 let is_product = is_of_two(formula, Binary::Mul);
                 let or = if is_product { " or one value for each channel" } else { "" };
-                return Err(format!("tensors of {a:?} and {b:?}, the same shape{or} wanted"));
+                return Err(format!("tensors must have the same shape{or}, got {a:?} and {b:?}"));
             }
             () => return Err("only sums and products of two tensors are supported".into()),
         };

@@ -56,7 +56,7 @@ impl Pending {
 pub(super) fn singles(known: &KnownValues) -> Result<&[f32], String> {
     match &known.array {
         Array::F32(values) => Ok(values),
-        other => Err(format!("constants of type {}, float32 wanted", other.element())),
+        other => Err(format!("constants must be of type float32, got {}", other.element())),
     }
 }
 

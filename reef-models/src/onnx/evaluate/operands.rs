@@ -152,5 +152,5 @@ pub(super) fn elements(dims: &[usize]) -> Result<usize> {
 
 /// The four sizes of an image.
 pub(super) fn image(dims: &[usize]) -> Result<[usize; 4]> {
-    dims.try_into().map_err(|_| format!("a tensor of {dims:?}, four sizes wanted"))
+    dims.try_into().map_err(|_| format!("must be a tensor of four sizes, got {dims:?}"))
 }

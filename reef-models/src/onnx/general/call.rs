@@ -198,7 +198,7 @@ impl<'a> Call<'a> {
         let integers = |array: &Array| {
             if array.element().is_float() {
                 Err(format!(
-                    "operand {index} has elements of type {}, integers wanted",
+                    "operand {index} must have integers, got elements of type {}",
                     array.element()
                 ))
             } else {
@@ -218,7 +218,7 @@ impl<'a> Call<'a> {
         match self.reals(index)?.as_deref() {
             None => Ok(None),
             Some(&[number]) => Ok(Some(number)),
-            Some(other) => Err(format!("operand {index} has {} values, one wanted", other.len())),
+            Some(other) => Err(format!("operand {index} must have one value, got {}", other.len())),
         }
     }
 

@@ -162,7 +162,7 @@ fn constants(value: &Value) -> Result<Vec<i64>> {
 fn number(value: &Value) -> Result<i64> {
     match constants(value)?[..] {
         [number] => Ok(number),
-        ref other => Err(format!("one number wanted, got {}", other.len())),
+        ref other => Err(format!("must be one number, got {}", other.len())),
     }
 }
 

@@ -346,7 +346,7 @@ impl<'a, 'o> Walk<'a, 'o> {
             return Err(beyond("texts decide about shapes"));
         }
         if array.element() != element {
-            return Err(format!("values of type {} given, {element} wanted", array.element()));
+            return Err(format!("values must be of type {element}, got {}", array.element()));
         }
         if self.options.keeps_inputs {
             self.builder.input(input.name, Spec { element, dims: dims.clone() })?;

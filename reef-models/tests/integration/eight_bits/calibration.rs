@@ -68,7 +68,7 @@ fn samples_that_give_no_scales_are_refused() {
     assert_eq!(error(100.0, vec![]), "resnet18: samples: must be at least 1, got 0");
     let want = "resnet18: percentile: must be above 0 and at most 100, got 0";
     assert_eq!(error(0.0, vec![input.clone()]), want);
-    let want = "input: 3 values given, 3072 wanted";
+    let want = "input: must have 3072 values, got 3";
     assert_eq!(error(100.0, vec![vec![0.0; 3]]), want);
     let wild = input.iter().map(|_| f32::MAX).collect();
     let want = "resnet18: values of conv1 must be finite, in sample 2 one is not";

@@ -475,7 +475,7 @@ fn packed_operands_of_other_heads_are_refused() {
         value(12, "y", &[]),
     ];
     let said = network(&parts, &[]).unwrap_err();
-    assert!(said.ends_with("3 parts of 1 heads wanted, got float32[1, 2, 2, 3, 1]"), "{said}");
+    assert!(said.ends_with("must be 3 parts of 1 heads, got float32[1, 2, 2, 3, 1]"), "{said}");
 }
 
 #[test]

@@ -180,7 +180,7 @@ fn range(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
 fn eye(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let like = call.get(0)?;
     let &[rows, columns] = like.dims() else {
-        return Err(format!("a matrix wanted, {} there", like.spec));
+        return Err(format!("must be a matrix, got {}", like.spec));
     };
     let to = call.maybe_int("dtype")?.map_or(Ok(like.element()), element)?;
     let k = call.int("k", 0)?;

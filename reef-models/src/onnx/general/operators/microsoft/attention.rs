@@ -73,7 +73,7 @@ fn projected(
         parts.push(by_head(b, &part, heads)?);
         at += size;
     }
-    let [queries, keys, values] = parts.try_into().map_err(|_| "three parts wanted")?;
+    let [queries, keys, values] = parts.try_into().map_err(|_| "must have three parts")?;
     let past = past.map(|past| halves(b, past)).transpose()?;
     let tokens = Tokens::new(b, [queries, keys, values], past)?;
     let made = tokens.attend(b, call, mask, summand)?;
@@ -114,14 +114,14 @@ fn unpacked<const PARTS: usize>(
         )));
     };
     if own != heads || parts != PARTS {
-        return Err(format!("{PARTS} parts of {heads} heads wanted, got {}", packed.spec));
+        return Err(format!("must be {PARTS} parts of {heads} heads, got {}", packed.spec));
     }
     let mut all = Vec::new();
     for k in 0..PARTS {
         let part = b.cut(packed, 3, k, k + 1)?;
         all.push(b.reshape(&part, vec![batch, tokens, heads * columns])?);
     }
-    all.try_into().map_err(|_| format!("{PARTS} parts wanted"))
+    all.try_into().map_err(|_| format!("must have {PARTS} parts"))
 }
 
 /// Operands: queries, keys, values, bias, mask, summand of the scores, keys and values of the past.
@@ -162,7 +162,7 @@ pub(super) fn multi_head(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Vec<Val
         parts.push(by_head(b, &biased, heads)?);
         at += width;
     }
-    let [queries, keys, values] = parts.try_into().map_err(|_| "three operands wanted")?;
+    let [queries, keys, values] = parts.try_into().map_err(|_| "must have three operands")?;
     let past = match (call.maybe(6), call.maybe(7)) {
         (Some(keys), Some(values)) => Some([keys.clone(), values.clone()]),
         (None, None) => None,

@@ -32,7 +32,7 @@ pub(super) fn gather(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
         .iter()
         .map(|part| part.as_ref().map(|part| parts_at(b, part, places, along)).transpose());
     let parts: Vec<Option<Value>> = each.collect::<Result<_>>()?;
-    let parts = parts.try_into().map_err(|_| "three parts wanted")?;
+    let parts = parts.try_into().map_err(|_| "must have three parts")?;
     let at = if table.at < along { table.at } else { table.at + places.rank() - 1 };
     Table { parts, at, ..table }.floats(b)
 }

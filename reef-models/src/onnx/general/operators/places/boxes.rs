@@ -178,7 +178,7 @@ impl Boxes {
             w.mul(rows, columns)
         })?;
         edges.push(areas);
-        let parts = edges.try_into().map_err(|_| "five parts wanted")?;
+        let parts = edges.try_into().map_err(|_| "must have five parts")?;
         Ok(Self { parts, batches, count })
     }
 

@@ -180,7 +180,7 @@ fn scatter_nd(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let [indices, updates] = &replacements(b, call)?;
     let (target, dims) = tuples(x.dims(), indices, 0)?;
     if updates.dims() != dims {
-        return Err(format!("updates {}, {dims:?} wanted", updates.spec));
+        return Err(format!("updates must be {dims:?}, got {}", updates.spec));
     }
     let bound = replaced_rows(b, call)?;
     let (Some(bound), Target::Tuples { sizes, inner, tuples, .. }) = (&bound, &target) else {

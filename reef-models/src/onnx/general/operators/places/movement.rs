@@ -213,7 +213,7 @@ fn trilu(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let x = call.get(0)?;
     let (upper, k) = (call.flag("upper", true)?, call.number(1)?.unwrap_or(0.0) as i64);
     let &[.., rows, columns] = x.dims() else {
-        return Err(format!("matrices wanted, {} there", x.spec));
+        return Err(format!("must be matrices, got {}", x.spec));
     };
     let _making = b.ledger.charge(elements(&[rows, columns])? as u64)?;
     let stays = |i: usize| {

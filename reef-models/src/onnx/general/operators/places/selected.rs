@@ -200,7 +200,7 @@ pub(in crate::onnx::general::operators) fn different(
 ) -> Result<Vec<Value>> {
     let x = call.get(0)?;
     if x.rank() != 1 {
-        return Err(format!("a list wanted, got {}", x.spec));
+        return Err(format!("must be a list, got {}", x.spec));
     }
     let Parts { values, numbers, counts, count, .. } = Parts::of(b, x, 0, false)?;
     let values = bounded(b, call, 0, values, 0, &count)?;

@@ -134,7 +134,7 @@ fn softmax(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
 fn concat(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let count = call.operands.len();
     if count < 5 || !(count - 2).is_multiple_of(3) {
-        return Err(format!("{count} operands, 2 and 3 for each tensor wanted"));
+        return Err(format!("must have 2 operands and 3 for each tensor, got {count}"));
     }
     let each = (2..count).step_by(3).map(|at| floats(b, call, at));
     let each = each.collect::<Result<Vec<_>>>()?;
@@ -149,7 +149,7 @@ fn gemm(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let alpha = call.float("alpha", 1.0)?;
     let (x, y) = (call.get(0)?, call.get(3)?);
     if x.rank() != 2 || y.rank() != 2 {
-        return Err(format!("matrices wanted, {} and {} there", x.spec, y.spec));
+        return Err(format!("must be matrices, got {} and {}", x.spec, y.spec));
     }
     let x = if turned[0] { b.transpose(x, &[1, 0])? } else { x.clone() };
     let turned_y = if turned[1] { b.transpose(y, &[1, 0])? } else { y.clone() };

@@ -35,7 +35,7 @@ pub(super) fn functions(
     let wanted = directions * usual.len();
     let Some(names) = call.texts("activations")? else { return Ok(usual.repeat(directions)) };
     if names.len() != wanted {
-        return Err(format!("{} activations, {wanted} wanted", names.len()));
+        return Err(format!("must have {wanted} activations, got {}", names.len()));
     }
     names.iter().map(|name| Function::of(name, [&mut alpha, &mut beta])).collect()
 }

@@ -239,7 +239,7 @@ impl<'a, 'c> Node<'a, 'c> {
         if value.spec == wanted {
             Ok(())
         } else {
-            Err(format!("operand {operand} is {}, {wanted} wanted", value.spec))
+            Err(format!("operand {operand} must be {wanted}, got {}", value.spec))
         }
     }
 

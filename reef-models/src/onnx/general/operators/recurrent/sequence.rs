@@ -38,7 +38,7 @@ pub(super) fn lengths(
 ) -> Result<Option<Value>> {
     let Some(value) = call.maybe(4) else { return Ok(None) };
     if value.dims() != [batch] || value.element().is_float() {
-        return Err(format!("lengths of {batch} sequences wanted, {} there", value.spec));
+        return Err(format!("lengths must be of {batch} sequences, got {}", value.spec));
     }
     if let Some(known) = value.known_values() {
         let known = known.array.values().to_i64();

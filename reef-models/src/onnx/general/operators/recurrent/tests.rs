@@ -100,7 +100,7 @@ fn sizes_that_do_not_fit_are_refused_with_the_node() {
     let error = said(CASE, &[texts("activations", &["Affine"])]);
     assert!(error.ends_with("Affine without activation_alpha or activation_beta"), "{error}");
     let error = said(Case { op: "LSTM", ..CASE }, &[texts("activations", &["Tanh"])]);
-    assert!(error.ends_with("1 activations, 3 wanted"), "{error}");
+    assert!(error.ends_with("must have 3 activations, got 1"), "{error}");
     let error = said(Case { steps: 40_000, ..CASE }, &[]);
     assert!(error.ends_with("40000 steps are 160000 operations, 131072 are possible"), "{error}");
     let error = said(CASE, &[int("output_sequence", 1)]);

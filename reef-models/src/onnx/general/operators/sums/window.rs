@@ -58,7 +58,11 @@ impl Sliding {
                 (self.before, self.after) = (pads[..rank].to_vec(), pads[rank..].to_vec());
             }
             ("NOTSET" | "", Some(pads)) => {
-                return Err(format!("attribute pads = {}, {} wanted", few(pads), 2 * rank));
+                return Err(format!(
+                    "attribute pads must have {} sizes, got {}",
+                    2 * rank,
+                    few(pads)
+                ));
             }
             ("NOTSET" | "" | "VALID", _) => {}
             ("SAME_UPPER" | "SAME_LOWER", _) => {
@@ -154,7 +158,7 @@ pub(in crate::onnx::general::operators) fn kernel(
 ) -> Result<Option<Vec<usize>>> {
     let Some(list) = call.ints(name)? else { return Ok(None) };
     if list.len() != rank {
-        return Err(format!("attribute {name} = {}, {rank} sizes wanted", few(list)));
+        return Err(format!("attribute {name} must have {rank} sizes, got {}", few(list)));
     }
     let sizes = list.iter().map(|&number| size(number)).collect::<Result<Vec<_>>>()?;
     elements(&sizes).map(|_| Some(sizes))

@@ -84,7 +84,7 @@ impl Masks {
     ) -> Result<()> {
         let &[batch, _, queries, keys] = scores.dims() else { return Err("no scores".into()) };
         if lengths.element().is_float() || lengths.dims() != [batch] {
-            return Err(format!("lengths of {batch} batches wanted, {} there", lengths.spec));
+            return Err(format!("lengths must be of {batch} batches, got {}", lengths.spec));
         }
         let lengths = b.cast(lengths, Element::I64)?;
         let lengths = b.reshape(&lengths, vec![batch, 1, 1, 1])?;
