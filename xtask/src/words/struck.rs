@@ -31,6 +31,9 @@ const PARTS: &[(&[&str], &str)] = &[
     (&["ground", "grounds"], "stop context"),
     (&["carry", "carries", "carried", "carrier"], "migrate"),
     (&["picture", "pictures"], "image"),
+    (&["seat", "seats", "seated"], "slot, supervisor"),
+    (&["passage", "passages"], "windows"),
+    (&["plant", "plants"], "simulation, simulated program"),
 ];
 
 /// Beginnings of names of kernels in device images that are not built anew.
@@ -157,6 +160,7 @@ mod tests {
         assert_eq!(of("struct SeenLap;"), "1 SeenLap: lap: say iteration");
         assert_eq!(of("const MAX_TWINS: u8 = 1;"), "1 MAX_TWINS: twins: say variant, ptsz");
         assert_eq!(of("Level::EACH"), "1 EACH: say ALL");
+        assert_eq!(of("fn start_seats() {}"), "1 start_seats: seats: say slot, supervisor");
         assert_eq!(of("let x = \"REEF_BOOKS\";"), "1 REEF_BOOKS: books: say accounts");
         assert_eq!(
             of("// --beside"),

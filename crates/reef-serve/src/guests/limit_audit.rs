@@ -218,20 +218,20 @@ mod tests {
         accounts.audit(); // there is no folder, and no device to query
         assert!(accounts.state.lock().monitor.is_none());
         let file = AccountsFile::open(&folder, &DEVICE).unwrap();
-        let seat = Slot::join(file, "REEF_JOB=job", Some(100), None).unwrap();
-        seat.account().reserve(30).unwrap();
+        let slot = Slot::join(file, "REEF_JOB=job", Some(100), None).unwrap();
+        slot.account().reserve(30).unwrap();
         accounts.audit();
         accounts.audit();
         let _ = std::fs::remove_dir_all(&folder);
-        (accounts, seat)
+        (accounts, slot)
     }
 
     #[test]
     fn jobs_are_charged_with_their_contexts() {
-        let (accounts, seat) = audited("charged", || Ok(Fake(Ok(Some(50)))));
+        let (accounts, slot) = audited("charged", || Ok(Fake(Ok(Some(50)))));
         let [job] = &accounts.jobs()[..] else { panic!("{:?}", accounts.jobs()) };
         assert_eq!((job.used, job.overhead, job.memory), (50, 20, Some(100)));
-        assert!(seat.account().reserve(51).is_err());
+        assert!(slot.account().reserve(51).is_err());
         assert_eq!(accounts.busy(&DEVICE, std::process::id()), Some(37));
         assert_eq!(accounts.busy(&DEVICE, 1), None);
     }
@@ -260,18 +260,18 @@ mod tests {
     #[test]
     fn missing_nvml_logs_once_and_keeps_limits() {
         let absent = || Err(Error::Absent("libnvidia-ml.so.1: not found".into()));
-        let (accounts, seat) = audited("absent", absent);
+        let (accounts, slot) = audited("absent", absent);
         let logged: Vec<_> = accounts.state.lock().logged.iter().cloned().collect();
         let line = "limits do not count the memory of contexts: nvml: libnvidia-ml.so.1: not found";
         assert_eq!(logged, [line]);
-        assert_eq!(seat.account().reserve(70), Ok(()));
+        assert_eq!(slot.account().reserve(70), Ok(()));
         let text = "Not Supported".to_owned();
         let mig =
             Error::Call { function: "nvmlDeviceGetComputeRunningProcesses_v3", code: 3, text };
-        let (accounts, seat) = audited("mig", move || Ok(Fake(Err(mig.clone()))));
+        let (accounts, slot) = audited("mig", move || Ok(Fake(Err(mig.clone()))));
         assert_eq!(accounts.state.lock().logged.len(), 1);
-        assert_eq!((seat.account().used(), seat.account().overhead()), (30, 0));
-        let (accounts, seat) = audited("wsl", || Ok(Fake(Ok(None))));
-        assert_eq!((accounts.state.lock().logged.len(), seat.account().overhead()), (0, 0));
+        assert_eq!((slot.account().used(), slot.account().overhead()), (30, 0));
+        let (accounts, slot) = audited("wsl", || Ok(Fake(Ok(None))));
+        assert_eq!((accounts.state.lock().logged.len(), slot.account().overhead()), (0, 0));
     }
 }

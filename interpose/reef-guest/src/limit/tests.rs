@@ -186,13 +186,13 @@ fn job_keeps_its_limits_while_it_has_processes() {
 #[test]
 fn full_accounts_file_is_an_error() {
     let folder = Folder::new("full");
-    let seats: Vec<_> = (0..32).map(|job| folder.join(&job.to_string(), 1).unwrap()).collect();
+    let slots: Vec<_> = (0..32).map(|job| folder.join(&job.to_string(), 1).unwrap()).collect();
     let error = folder.join("one more", 1).unwrap_err().to_string();
     assert_eq!(error, "32 jobs with limits are on this device");
     let more: Vec<_> = (32..128).map(|_| folder.join("0", 1).unwrap()).collect();
     let error = folder.join("0", 1).unwrap_err().to_string();
     assert_eq!(error, "128 processes with limits are on this device already");
-    drop((seats, more));
+    drop((slots, more));
     folder.join("one more", 1).unwrap();
 }
 
@@ -244,12 +244,12 @@ fn new_and_sparse_accounts_files_get_all_their_blocks() {
 #[test]
 fn threads_of_several_processes_never_pass_the_limit_together() {
     let folder = Folder::new("threads");
-    let seats = [(); 3].map(|()| folder.join("job", 1000).unwrap());
+    let slots = [(); 3].map(|()| folder.join("job", 1000).unwrap());
     let held = &AtomicU64::new(0);
     std::thread::scope(|scope| {
-        for (at, seat) in seats.iter().chain(&seats).enumerate() {
+        for (at, slot) in slots.iter().chain(&slots).enumerate() {
             scope.spawn(move || {
-                let (account, mut random) = (seat.account(), at as u64);
+                let (account, mut random) = (slot.account(), at as u64);
                 for _ in 0..2_000 {
                     random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                     let bytes = (random >> 33) % 400;
@@ -262,7 +262,7 @@ fn threads_of_several_processes_never_pass_the_limit_together() {
             });
         }
     });
-    assert_eq!(seats[0].account().used(), 0);
+    assert_eq!(slots[0].account().used(), 0);
 }
 
 #[test]
@@ -272,8 +272,8 @@ fn audit_charges_contexts_and_reads_all_counts() {
     audit.refresh().unwrap();
     assert_eq!(audit.jobs(), [], "there is no folder");
     let file = AccountsFile::open(&folder.0, b"sixteen bytes id").unwrap();
-    let seat = Slot::join(file, "REEF_JOB=team", Some(100), Some(250_000)).unwrap();
-    let (account, pid) = (seat.account(), std::process::id());
+    let slot = Slot::join(file, "REEF_JOB=team", Some(100), Some(250_000)).unwrap();
+    let (account, pid) = (slot.account(), std::process::id());
     account.reserve(30).unwrap();
     audit.refresh().unwrap();
     audit.charge(|device| {
@@ -301,28 +301,28 @@ fn audit_charges_contexts_and_reads_all_counts() {
     assert_eq!(account.overhead(), 15);
     audit.charge(|_| Some(Vec::new()));
     assert_eq!((account.overhead(), account.used()), (0, 0), "it has no context any more");
-    drop(seat);
+    drop(slot);
     assert_eq!(audit.jobs(), []);
 }
 
 #[test]
 fn deleted_accounts_file_is_not_read_any_more() {
     let folder = Folder::new("audit-deleted");
-    let (mut audit, seat) = (Audit::new(folder.0.clone()), folder.join("job", 100).unwrap());
+    let (mut audit, slot) = (Audit::new(folder.0.clone()), folder.join("job", 100).unwrap());
     audit.refresh().unwrap();
     std::fs::remove_file(folder.0.join("7369787465656e206279746573206964.accounts")).unwrap();
     let _other = folder.join("other", 100).unwrap();
     audit.refresh().unwrap();
     assert_eq!(audit.jobs().iter().map(|job| &job.name[..]).collect::<Vec<_>>(), ["other"]);
-    drop(seat);
+    drop(slot);
 }
 
 /// Each of two daemons for the same device writes the overhead of a process, and doesn't add to it.
 #[test]
 fn two_daemons_charge_a_process_once() {
     let (folder, pid) = (Folder::new("two-daemons"), std::process::id());
-    let seat = folder.join("job", 100).unwrap();
-    seat.account().reserve(30).unwrap();
+    let slot = folder.join("job", 100).unwrap();
+    slot.account().reserve(30).unwrap();
     let mut daemons = [(); 2].map(|()| Audit::new(folder.0.clone()));
     for _ in 0..3 {
         for daemon in &mut daemons {
@@ -330,7 +330,7 @@ fn two_daemons_charge_a_process_once() {
             daemon.charge(|_| Some(vec![(pid, Some(50))]));
         }
     }
-    assert_eq!((seat.account().used(), seat.account().overhead()), (50, 20));
+    assert_eq!((slot.account().used(), slot.account().overhead()), (50, 20));
     let [mut first, mut second] = daemons;
     assert_eq!([first.is_alone().unwrap(), second.is_alone().unwrap()], [true, false]);
     assert!(first.is_alone().unwrap(), "still");
@@ -354,13 +354,13 @@ const FILE: &str = "7369787465656e206279746573206964.accounts";
 #[test]
 fn accounts_file_shortened_during_an_audit_has_no_jobs() {
     let folder = Folder::new("audit-shortened");
-    let seat = folder.join("job", 100).unwrap();
+    let slot = folder.join("job", 100).unwrap();
     let mut audit = Audit::new(folder.0.clone());
     audit.refresh().unwrap();
     assert_eq!(names(&audit), ["job"]);
     let copy = folder.0.join("copy");
     std::fs::copy(folder.0.join(FILE), &copy).unwrap();
-    drop(seat);
+    drop(slot);
     std::fs::rename(&copy, folder.0.join(FILE)).unwrap();
     audit.refresh().unwrap();
     assert_eq!(names(&audit), ["job"], "of another file");
@@ -372,7 +372,7 @@ fn accounts_file_shortened_during_an_audit_has_no_jobs() {
 #[test]
 fn audit_never_waits_and_opens_a_bounded_number_of_files() {
     let (folder, other) = (Folder::new("audit-many"), [7; 16]);
-    let _seat = folder.join("job", 100).unwrap();
+    let _slot = folder.join("job", 100).unwrap();
     for device in 0..200 {
         let name = format!("{:032x}.accounts", device + 1);
         std::fs::copy(folder.0.join(FILE), folder.0.join(name)).unwrap();

@@ -106,11 +106,11 @@ fn output_of(name: &str, processes: &str, set: &[(&str, &str)]) -> Vec<String> {
     std::fs::create_dir(&folder).unwrap();
     let (file, accounts) = (folder.join("processes"), folder.join("accounts"));
     std::fs::write(&file, processes.replace("own", &std::process::id().to_string())).unwrap();
-    let seat = set.iter().any(|(name, _)| *name == "REEF_MEMORY").then(|| {
+    let slot = set.iter().any(|(name, _)| *name == "REEF_MEMORY").then(|| {
         let file = AccountsFile::open(&accounts, b"fake device no 0").unwrap();
         Slot::join(file, "REEF_JOB=told", Some(LIMIT), None).unwrap()
     });
-    seat.iter().for_each(|seat| seat.account().reserve(5 << 20).unwrap());
+    slot.iter().for_each(|slot| slot.account().reserve(5 << 20).unwrap());
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "asks", "--include-ignored", "--nocapture"]);
     command.env("LD_PRELOAD", library("libreef_nvml_shim.so")).env("REEF_ACCOUNTS", accounts);

@@ -21,7 +21,7 @@ pub(crate) struct Group {
     pub(crate) launch: u64,
     pub(crate) queue: u32,
     pub(crate) unit: usize,
-    pub(crate) seat: Reservation,
+    pub(crate) reservation: Reservation,
     /// Its number in the trace.
     pub(crate) record: u64,
     /// Its number in the launch.

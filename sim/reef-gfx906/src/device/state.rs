@@ -179,16 +179,16 @@ impl State {
             .filter(|unit| allowed >> unit & 1 != 0)
             .filter_map(|unit| {
                 let mut after = self.units[unit];
-                after.take(need).map(|seat| (unit, after, seat))
+                after.take(need).map(|reservation| (unit, after, reservation))
             })
             .min_by_key(|&(unit, after, _)| (after.waves(), unit));
-        let Some((unit, after, seat)) = taken else { return false };
+        let Some((unit, after, reservation)) = taken else { return false };
         self.units[unit] = after;
-        self.settle_in(id, unit, seat, memory);
+        self.settle_in(id, unit, reservation, memory);
         true
     }
 
-    fn settle_in(&mut self, id: u64, unit: usize, seat: Reservation, memory: &Memory) {
+    fn settle_in(&mut self, id: u64, unit: usize, reservation: Reservation, memory: &Memory) {
         let running = self.launches.get_mut(&id).expect("it was chosen by its number");
         let priority = self.queues[&running.queue].priority;
         let index = running.next;
@@ -214,7 +214,7 @@ impl State {
             index,
             queue: running.queue,
             unit,
-            seat,
+            reservation,
             record,
             waves: ready(running.launch.waves(place, memory.code())),
             lds: poisoned(running.launch.lds_bytes()),
@@ -261,7 +261,7 @@ impl State {
 
     /// A workgroup is no longer on its unit.
     fn remove(&mut self, group: &Group, outcome: Outcome) {
-        self.units[group.unit].release(group.seat);
+        self.units[group.unit].release(group.reservation);
         self.trace.end(group.record, self.counters.steps, outcome);
         self.unplaced = true;
         let running = self.launches.get_mut(&group.launch).expect("a workgroup of it was resident");

@@ -56,27 +56,27 @@ impl Unit {
             return None;
         }
         let mut after = *self;
-        let mut seat = Reservation { waves: [0; SIMDS], need };
+        let mut reservation = Reservation { waves: [0; SIMDS], need };
         for _ in 0..need.waves {
             let simd = after.roomiest(need.vgprs)?;
             after.slots[simd] -= 1;
             after.vgprs[simd] -= need.vgprs;
-            seat.waves[simd] += 1;
+            reservation.waves[simd] += 1;
         }
         after.lds -= need.lds;
         after.barriers -= barriers;
         *self = after;
-        Some(seat)
+        Some(reservation)
     }
 
     /// Takes back what a workgroup had.
-    pub(crate) fn release(&mut self, seat: Reservation) {
-        for (simd, waves) in seat.waves.into_iter().enumerate() {
+    pub(crate) fn release(&mut self, reservation: Reservation) {
+        for (simd, waves) in reservation.waves.into_iter().enumerate() {
             self.slots[simd] += waves;
-            self.vgprs[simd] += waves * seat.need.vgprs;
+            self.vgprs[simd] += waves * reservation.need.vgprs;
         }
-        self.lds += seat.need.lds;
-        self.barriers += u32::from(seat.need.waves > 1);
+        self.lds += reservation.need.lds;
+        self.barriers += u32::from(reservation.need.waves > 1);
     }
 
     /// The SIMD with most free slots that has registers for one more wave.

@@ -80,9 +80,9 @@ impl Job {
     /// Returns the job's memory in its accounts file, after a reclaim of dead processes.
     fn used(&self) -> u64 {
         let file = AccountsFile::open(&self.accounts(), &UUID).unwrap();
-        let seat = Slot::join(file, "REEF_JOB=random", Some(LIMIT), None).unwrap();
-        seat.reclaim().unwrap();
-        seat.account().used()
+        let slot = Slot::join(file, "REEF_JOB=random", Some(LIMIT), None).unwrap();
+        slot.reclaim().unwrap();
+        slot.account().used()
     }
 }
 
