@@ -4,7 +4,7 @@
     tools/curve.py [-b REEF] [-o FOLDER] [--device cuda:0] [--seconds 1] [--parts pad,kernels,split,mps]
                    [--rt-model resnet50] [--be-model resnet152]
 
-Two networks of reef, a ResNet-152 next to a ResNet-50 by default: `pad` by REEF with so many blocks at a time, nobody stopped, by
+Two networks of reef, a ResNet-152 next to a ResNet-50 by default: `pad` by REEF with so many blocks at a time, no block stopped, by
 stream priorities, and with targets of latency; `kernels` padded kernel by kernel; `split` by green contexts that keep so many
 multiprocessors for real-time work; `mps` as two processes under MPS, the best-effort one with a part of the threads. All ratios are
 to the two networks alone, without MPS, from `pad`. Writes curve.json and curve.svg; parts that FOLDER has are not measured again. Needs Python alone, and for `mps`

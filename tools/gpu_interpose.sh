@@ -37,7 +37,7 @@ stop() {
     registry=
     rm -f "$socket"
 }
-end() { # whatever ended it: nobody is left behind, and all that was said is in the file
+end() { # whatever ended it: no process is left behind, and all that was said is in the file
     stop
     [ -z "$mps" ] || echo quit | nvidia-cuda-mps-control >/dev/null 2>&1
     exec >&- 2>&-
@@ -155,7 +155,7 @@ wanted profile && fits 75 STEPS=profile && {
     step "profile: torch eager, turns of plain and recorded runs in one process, 40 s"
     LIMIT=90 PROGRAM=recording.py REEF_PROFILE=table,range under none resnet50 40
     tail -n 12 "$out/errors"
-    step "profile: the same turns, and nobody records: what this can tell"
+    step "profile: the same turns, and none records: what this can tell"
     PROGRAM=recording.py under none resnet50 15
 }
 pair() { # LABEL SHIM MODE: a real-time network at 100/s and in a closed loop, next to a best-effort one

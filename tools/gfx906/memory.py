@@ -242,7 +242,7 @@ def shared(name):
         parts = ([span(out, result)] if reads else []) + ["v8"] + [span(r, size) for r in registers]
         modifiers = f" offset:{offset}" if offset else ""
         if write2 or read2:
-            # In what order lanes write to one place, nobody says: they don't.
+            # The order in which lanes write to one place is not defined: they don't.
             low, high = [(0, 1), (1, 0), (0, 1)][k] if "st64" not in name else [(0, 4 // size), (4 // size, 0), (0, 4 // size)][k]
             modifiers = (f" offset0:{low}" if low else "") + (f" offset1:{high}" if high else "")
             offset = low | high << 8

@@ -166,7 +166,7 @@ def build(name, signature, form, serial):
                 texts.append("s[16:17]" if wide else "s16")
                 continue
             if choice == 2 or long or kind not in LITERAL:
-                # What a float is for an integer of 16 bits, nobody says.
+                # The result of a float for an integer of 16 bits is not defined.
                 text = RNG.choice([text for text in INLINE[kind] if "." not in text or not (kind == "i" and s.short[k])])
                 operands.append(("c", INLINE[kind][text]))
                 texts.append(text)

@@ -119,7 +119,7 @@ class Networks(unittest.TestCase):
             jobs.append(be.submit(net, image()))
             self.assertTrue(np.array_equal(jobs[1].result(), jobs[2].result()))
 
-    def test_result_that_nobody_keeps_gives_its_memory_back(self):
+    def test_result_that_is_not_kept_gives_its_memory_back(self):
         net = self.device.load("resnet18", batch=1, input_size=SIZE, instances=1)
         with self.device.best_effort() as be:
             for _ in range(3):

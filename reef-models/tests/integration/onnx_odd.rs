@@ -71,7 +71,7 @@ fn a_value_that_is_given_decides_about_shapes_as_the_files_does() {
 }
 
 #[test]
-fn operands_that_nobody_reads_are_named() {
+fn operands_that_are_not_read_are_named() {
     assert_eq!(say(&[node("Relu", &["x"], "y", &[])]), "fine");
     assert_eq!(
         say(&[node("Relu", &["x", "x"], "y", &[])]),

@@ -301,7 +301,7 @@ fn reading_for_images_takes_no_more_memory_than_it_may() {
 }
 
 #[test]
-fn arrays_that_nobody_asks_for_are_named() {
+fn arrays_that_are_not_requested_are_named() {
     let folder = Folder::new("run-more-arrays");
     let x = folder.file("x.npy", npy("(1, 4)", &[0.0; 4]));
     let two = folder.file("two.onnx", two_outputs());

@@ -999,7 +999,7 @@ fn best_effort_program_leaves_for_memory_of_a_real_time_one() {
 }
 
 #[test]
-fn memory_that_no_suspension_frees_is_refused_and_nobody_leaves() {
+fn memory_that_no_suspension_frees_is_refused_and_none_leaves() {
     let machine = Machine { mib: Some(1024), ..Machine::new("suspend-short") };
     let _daemon = machine.daemon(&["--set", "guests.suspend=true"]);
     let mut program = machine.start("plain", Some(&["--class", "be"]));

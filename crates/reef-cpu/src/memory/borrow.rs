@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn ticket_lets_nobody_in_before_it() {
+    fn ticket_admits_no_caller_before_it() {
         let operand = Borrows::default();
         let write = iter::once((&operand, Access::Write));
         assert!(try_borrow(User(1), write.clone()));

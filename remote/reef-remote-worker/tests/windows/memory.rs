@@ -241,7 +241,7 @@ fn memory_answers_the_same_here_and_elsewhere() {
 }
 
 #[test]
-fn allocations_within_a_lease_wait_for_nobody() {
+fn allocations_within_a_lease_wait_for_no_call() {
     let _one = wait_for_turn();
     let relay = Relay::start(&serve(&socket("round-trips")), "round-trips-relay");
     let driver = open("round-trips", relay.address());

@@ -336,7 +336,7 @@ impl Shims {
     }
 }
 
-/// Without a socket the program is nobody's guest, and has its limits alone.
+/// Without a socket the program is no daemon's guest, and has its limits alone.
 fn become_guest(
     args: &Args,
     shims: &Shims,

@@ -86,7 +86,7 @@ class _Requests:
     def __init__(self, channel: Channel, inputs: Mapping[str, Spec], driver: Driver) -> None:
         self._channel, self._inputs, self._driver = channel, inputs, driver
         self._lock = threading.Lock()
-        # Those that run. While there are any, whoever has the lock reads; `next` reads between them.
+        # Those that run. While there are any, the one with the lock reads; `next` reads between.
         self._open: dict[int, Request] = {}
         # A message that was read by one of them after the last answer.
         self._early: Message | None = None

@@ -168,7 +168,7 @@ fn texts_of_classes_are_charged_for_before_they_are_made() {
 
 /// Best-effort work that never ends is abandoned with its request, so that its instance goes on.
 #[test]
-fn a_lane_is_free_when_nobody_waits_for_its_request() {
+fn a_lane_is_free_when_no_client_waits_for_its_request() {
     let fixture = Fixture::new("given-up", |config| config.scheduler = "rt-only".into());
     let timeout = Some(Duration::from_millis(100));
     let inference = Inference { timeout, ..fixture.inference(2) };

@@ -386,7 +386,7 @@ fn every_request_ends_when_one_of_two_devices_is_lost() {
 /// A request never ends on a lost device: its model goes on elsewhere, and models come and go, as
 /// does the daemon.
 #[test]
-fn a_device_that_hangs_holds_up_nobody_once_it_is_lost() {
+fn a_hung_device_holds_up_no_request_once_it_is_lost() {
     let (fixture, fates) = two("hangs", |_| ());
     let (registry, tiny) = (fixture.server.registry.clone(), ModelName::new("tiny").unwrap());
     fates[0].hangs.store(true, Ordering::SeqCst);
@@ -530,7 +530,7 @@ fn device_loss_during_a_load_keeps_the_other_replica() {
 }
 
 #[test]
-fn a_loss_is_noticed_by_whoever_wants_a_network() {
+fn a_loss_is_noticed_by_a_request_for_a_network() {
     let (fixture, fates) = two("network", |_| ());
     let model = fixture.server.registry.get("tiny", "").unwrap();
     lose(&fates[0]);

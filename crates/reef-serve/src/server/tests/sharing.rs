@@ -326,7 +326,7 @@ fn device_memory_counts_on_its_device_and_goes_with_its_client() {
     assert_eq!((Arc::strong_count(&memory), used()), (1, before));
 }
 
-/// Two requests of one run, one of them by device memory, and a row of nobody's.
+/// Two requests of one run, one of them by device memory, and a row of no request.
 #[test]
 fn rows_of_a_batch_come_from_where_each_request_says() {
     let (fixture, devices) = two("cuda-batch", |config| config.models.load.clear());

@@ -55,7 +55,7 @@ fn process_that_breaks_the_protocol_is_killed() {
 
 /// The second answer goes to no request: the process is replaced before the next one is sent.
 #[test]
-fn second_answer_is_nobodys() {
+fn second_answer_belongs_to_no_request() {
     let daemon = with_echo("process-twice", "", "");
     let before = pid(&daemon, "echo");
     assert_eq!(numbers(&ask(&daemon, "echo", "twice")), [1.5, -2.0]);
