@@ -54,8 +54,8 @@ impl Drop for Registrar {
 }
 
 fn serve(listener: &UnixListener, containers: &Arc<Containers>, is_over: &AtomicBool) {
-    let parts = SlotShares::with_owner(MAX_CLIENTS, MAX_CLIENTS_OF_USER);
-    let slots = UserSlots::new(parts);
+    let shares = SlotShares::with_owner(MAX_CLIENTS, MAX_CLIENTS_OF_USER);
+    let slots = UserSlots::new(shares);
     for client in listener.incoming() {
         if is_over.load(SeqCst) {
             return;

@@ -194,8 +194,8 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let _inside = runtime.enter();
         let user = |uid: u32| Principal::User(uid + 1_000_000); // not the owner
-        let parts = SlotShares { max: 1, each: 1, anonymous: 1, others: 1 };
-        let pool = ConnectionPool::new(parts, &Times::default());
+        let shares = SlotShares { max: 1, each: 1, anonymous: 1, others: 1 };
+        let pool = ConnectionPool::new(shares, &Times::default());
         let (slot, lost) = pool.enter(user(1), false).unwrap();
         let permit = Admission::new("connections", 1).try_acquire().unwrap();
         let (own, mut client) = std::os::unix::net::UnixStream::pair().unwrap();

@@ -143,8 +143,8 @@ mod tests {
     fn connection_is_unsent_while_its_socket_takes_no_bytes() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let _inside = runtime.enter();
-        let parts = SlotShares { max: 1, each: 1, anonymous: 1, others: 1 };
-        let pool = ConnectionPool::new(parts, &Times::default());
+        let shares = SlotShares { max: 1, each: 1, anonymous: 1, others: 1 };
+        let pool = ConnectionPool::new(shares, &Times::default());
         let (slot, lost) = pool.enter(Principal::User(0), false).unwrap();
         let permit = Admission::new("connections", 1).try_acquire().unwrap();
         let (own, mut client) = std::os::unix::net::UnixStream::pair().unwrap();

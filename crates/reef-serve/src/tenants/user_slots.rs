@@ -17,8 +17,8 @@ pub(crate) struct UserSlot {
 }
 
 impl UserSlots {
-    pub(crate) fn new(parts: SlotShares) -> Self {
-        Self(Arc::new(Mutex::new(Slots::new(parts))))
+    pub(crate) fn new(shares: SlotShares) -> Self {
+        Self(Arc::new(Mutex::new(Slots::new(shares))))
     }
 
     /// Takes a slot for a user.
