@@ -118,6 +118,11 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    reef_files::on_large_stack(run_command)
+}
+
+/// Does what the command line says. The frames of clap alone take more than 64 KiB.
+fn run_command() -> ExitCode {
     // clap prints its own errors in its own words and exits with 2.
     match run(parse()) {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,5 +1,6 @@
 //! Files that a user names: configurations, tokens, models' descriptions, and sockets; variables
-//! that name them; file descriptors that processes send each other, and memory that they map.
+//! that name them; file descriptors that processes send each other, and memory that they map; the
+//! stack of a program's main thread.
 //!
 //! - **In**: a path, a connected socket, or a peer's memory.
 //! - **Out**: a file's contents, a new file in the place of an old one, the right to put a socket
@@ -18,6 +19,7 @@ mod mapping;
 mod read;
 mod replace;
 mod socket;
+mod stack;
 
 pub use create::Created;
 pub use environment::{is_privileged, variable};
@@ -28,3 +30,4 @@ pub use read::{
 };
 pub use replace::{NewFile, replaceable, write};
 pub use socket::{SocketFile, bind, clear};
+pub use stack::on_large_stack;

@@ -10,6 +10,10 @@ use std::process::ExitCode;
 const USAGE: &str = "usage: reef-remote-worker migrate SESSION ADDRESS | snapshot SESSION FOLDER [end] | restore FOLDER ADDRESS | serve ADDRESS [--driver FILE] [--token-file FILE] [--cert FILE --key FILE] [--allow-host-access 1] [--closed-timeout MILLISECONDS]";
 
 fn main() -> ExitCode {
+    reef_files::on_large_stack(run_command)
+}
+
+fn run_command() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(text) => {

@@ -72,6 +72,21 @@ fn error_has_no_control_characters_of_a_name() {
 }
 
 #[test]
+fn command_works_where_stacks_are_small() {
+    let run = |script: &str, args: &[&str]| {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script, env!("CARGO_BIN_EXE_reef")]).args(args);
+        command.env_clear().output().unwrap() // variables lie on the stack too
+    };
+    for args in [&["--help"][..], &["doctor"], &["model", "list"]] {
+        let usual = run("exec \"$0\" \"$@\"", args);
+        let small = run("ulimit -s 64 && exec \"$0\" \"$@\"", args);
+        assert_eq!(small.status, usual.status, "{args:?}: {}", text(&small.stderr));
+        assert!(!small.stdout.is_empty(), "{args:?}");
+    }
+}
+
+#[test]
 fn bad_weights_and_profiles_are_refused() {
     let folder = Folder::new("params");
     let graph = folder.file("toy.json", GRAPH);
