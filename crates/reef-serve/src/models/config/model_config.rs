@@ -109,7 +109,8 @@ impl ModelConfig {
                 "parameters" if is_python(fields) => {} // the model's own
                 "parameters" => config.read_parameters(value)?,
                 // The files and the device determine these.
-                "platform" | "backend" | "input" | "output" => {}
+                "platform" | "backend" => {}
+                "input" | "output" => config.read_tensors(key, value),
                 "sequence_batching" => config.sequences = Some(sequences(value)?),
                 "ensemble_scheduling" => {
                     return Err(Error::Unimplemented(format!("configuration: {key}")));
@@ -159,6 +160,16 @@ impl ModelConfig {
             }
         }
         Ok(())
+    }
+
+    /// Notes what is said of tensors and is not in the files, such as the names of an output's
+    /// classes.
+    fn read_tensors(&mut self, key: &str, tensors: &Value) {
+        for (of, value) in each(tensors).filter_map(Value::as_object).flatten() {
+            if !["name", "data_type", "format", "dims"].contains(&of.as_str()) {
+                self.note_unread(&format!("{key}.{of}"), value);
+            }
+        }
     }
 
     fn read_parameters(&mut self, parameters: &Value) -> Result<()> {
@@ -418,12 +429,15 @@ mod tests {
         let text = r#"{ "optimization": { "priority": 1 }, "model_warmup": [], "default_model_filename": "",
             "dynamic_batching": { "preferred_batch_size": [2, 8], "preserve_ordering": false },
             "instance_group": [{ "count": 1, "profile": ["x"] }],
+            "input": [{ "name": "x", "format": "FORMAT_NCHW", "optional": false }],
+            "output": { "name": "y", "data_type": "TYPE_FP32", "dims": [9], "label_filename": "l" },
             "max_batch_size": 8, "parameters": { "x": { "string_value": "1" } } }"#;
         let unread = read(text).unwrap().0.unread.to_string();
         let want = [
             "dynamic_batching.preferred_batch_size",
             "instance_group.profile",
             "optimization",
+            "output.label_filename",
             "parameters.x",
         ];
         assert_eq!(unread, want.join(", "));
