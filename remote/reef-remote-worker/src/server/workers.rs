@@ -27,6 +27,9 @@ const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Time for which clients are told where a session has gone.
 const MOVED_TIMEOUT: Duration = Duration::from_secs(600);
+/// Maximum number of such sessions of one tenant, as many as it may have here: a worker in its
+/// client's hand chooses their addresses, of up to 16 KiB.
+const MAX_MOVED: usize = 1000;
 /// Time for which clients are told why a session was ended: longer than they try to connect.
 const ENDED_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -51,11 +54,19 @@ struct Shared {
     workers: Mutex<HashMap<[u8; 16], Arc<Worker>>>,
     /// Keys of sessions that other servers had.
     keys: Mutex<HashMap<[u8; 16], Key>>,
-    /// Places of sessions that this server had, and since when.
-    moved: Mutex<HashMap<[u8; 16], (Moved, Instant)>>,
+    /// Sessions that this server had.
+    moved: Mutex<HashMap<[u8; 16], MovedSession>>,
     /// Reasons for which the operator has ended sessions, and since when. A client whose connection
     /// broke before it was told asks again.
     ended: Mutex<HashMap<[u8; 16], (String, Instant)>>,
+}
+
+/// Session that is at another server.
+#[derive(Debug)]
+struct MovedSession {
+    to: Moved,
+    tenant: Option<String>,
+    since: Instant,
 }
 
 impl Workers {
@@ -143,7 +154,7 @@ impl Shared {
         };
         match hello.session() {
             Some(name) => {
-                let moved = lock(&self.moved).get(&name).map(|(moved, _)| moved.clone());
+                let moved = lock(&self.moved).get(&name).map(|moved| moved.to.clone());
                 if let Some(moved) = moved {
                     redirect(&mut link, &moved);
                     return Err(reef_wire::Error::Moved(moved));
@@ -315,7 +326,7 @@ impl Shared {
         true
     }
 
-    /// Notes where a session of a worker is.
+    /// Notes where a session of a worker is. If its tenant has too many, the oldest is forgotten.
     fn note_moved(&self, name: [u8; 16], place: Moved, worker: &Arc<Worker>) {
         // It may have come back meanwhile, to another worker.
         let workers = lock(&self.workers);
@@ -323,8 +334,16 @@ impl Shared {
             return;
         }
         let mut moved = lock(&self.moved);
-        moved.retain(|_, (_, since)| since.elapsed() < MOVED_TIMEOUT);
-        moved.insert(name, (place, Instant::now()));
+        moved.retain(|_, session| session.since.elapsed() < MOVED_TIMEOUT);
+        let tenant = worker.tenant.clone();
+        moved.insert(name, MovedSession { to: place, tenant, since: Instant::now() });
+        let is_own = |session: &MovedSession| session.tenant == worker.tenant;
+        let count = moved.values().filter(|session| is_own(session)).count();
+        let own = moved.iter().filter(|(_, session)| is_own(session));
+        let oldest = own.min_by_key(|(_, session)| session.since).map(|(name, _)| *name);
+        if let Some(oldest) = oldest.filter(|_| count > MAX_MOVED) {
+            moved.remove(&oldest);
+        }
     }
 
     /// Counts a client whose handshake was not finished.
@@ -372,5 +391,22 @@ mod tests {
         let place = Moved { address: "unix:/other".into(), key: key.clone() };
         shared.note_moved(name, place, &second);
         assert!(shared.adopt(name, key, &other) && is_of(&other));
+    }
+
+    #[test]
+    fn places_of_a_tenants_sessions_are_bounded() {
+        let address: Address = "127.0.0.1:0".parse().unwrap();
+        let workers = Workers::bind(&address, WorkerOptions::new("/bin/true".into())).unwrap();
+        let shared = &workers.shared;
+        let [alice, mallory] = ["alice", "mallory"].map(|tenant| worker(shared, tenant));
+        let place = Moved { address: "unix:/other".into(), key: Key::make().unwrap() };
+        shared.note_moved([255; 16], place.clone(), &alice);
+        let name = |number: usize| (number as u128).to_le_bytes();
+        for number in 0..=MAX_MOVED {
+            shared.note_moved(name(number), place.clone(), &mallory);
+        }
+        let moved = lock(&shared.moved);
+        assert_eq!(moved.len(), 1 + MAX_MOVED);
+        assert!(moved.contains_key(&[255; 16]) && moved.contains_key(&name(MAX_MOVED)));
     }
 }
