@@ -12,6 +12,10 @@
 //! while the device copies, and they have a lower priority. A departure has a thread for each
 //! processor if no real-time work has held this program of late. A return has not: a program that
 //! is away isn't held, so it does not know, and its pages of the host are there.
+//!
+//! A request waits for a return, but for a departure only as far as the return lacks room. A
+//! departure also takes new pages of the host, which is two thirds of the time of processors that
+//! both need (docs/internals/moves.md). So departures have the lowest priority.
 
 use super::calls::{self, Refused, check};
 use super::host::HostMemory;
@@ -28,8 +32,10 @@ const CHUNK_BYTES: usize = 4 << 20;
 const MAX_THREADS: usize = 8;
 /// More were not measured.
 const MAX_THREADS_ALONE: usize = 16;
-/// Copies have a nice value that is higher by this than the program's.
-const NICE: i32 = 5;
+/// Copies have a nice value that is higher by this than the program's. Where both directions want
+/// a processor, a return has three quarters of its time (335 and 110 are the kernel's weights).
+const NICE_RETURNING: i32 = 5;
+const NICE_LEAVING: i32 = 10;
 /// `CU_MEMHOSTALLOC_PORTABLE`, `CU_STREAM_NON_BLOCKING`.
 const PORTABLE: u32 = 1;
 const NON_BLOCKING: u32 = 1;
@@ -75,6 +81,16 @@ pub(super) struct Range {
     pub(super) bytes: usize,
 }
 
+impl Direction {
+    /// Returns what is added to the nice value of a thread that copies.
+    fn nice(self) -> i32 {
+        match self {
+            Self::ToHost => NICE_LEAVING,
+            Self::ToDevice => NICE_RETURNING,
+        }
+    }
+}
+
 impl Range {
     fn chunks(self, of: usize) -> impl Iterator<Item = Chunk> {
         (0..self.bytes).step_by(CHUNK_BYTES).map(move |at| Chunk {
@@ -110,7 +126,7 @@ pub(super) fn copy<S: Steps>(
         for _ in 0..threads {
             scope.spawn(|| {
                 let _inside = Inside::always();
-                give_way(is_alone);
+                give_way(direction, is_alone);
                 let next = || {
                     let chunk = chunks.get(next.fetch_add(1, Relaxed)).copied()?;
                     steps.begin(ranges[chunk.of].piece).then_some(chunk)
@@ -146,9 +162,9 @@ fn thread_count(processors: usize, is_alone: bool) -> usize {
 /// Lowers the priority of this thread. Unless no real-time work is there, it leaves half of the
 /// processors to others: a thread that is woken waits for a slice of one that copies, 2.8 ms.
 /// It is the same half in all programs (docs/lab/nvidia.md, "Moves of models").
-fn give_way(is_alone: bool) {
+fn give_way(direction: Direction, is_alone: bool) {
     // SAFETY: changes a number of this thread alone. Refused: it has its priority.
-    unsafe { libc::nice(NICE) };
+    unsafe { libc::nice(direction.nice()) };
     let bytes = size_of::<libc::cpu_set_t>();
     // SAFETY: a set of bits, for which zeroes are valid.
     let mut processors: libc::cpu_set_t = unsafe { std::mem::zeroed() };
@@ -291,14 +307,18 @@ mod tests {
         // SAFETY: changes nothing.
         let nice = || unsafe { libc::nice(0) };
         let before = nice();
-        let copying = std::thread::scope(|scope| {
-            let copies = scope.spawn(|| {
-                give_way(false);
-                nice()
-            });
-            copies.join().unwrap()
-        });
-        assert_eq!((copying, nice()), ((before + NICE).min(19), before));
+        let copying = |direction| {
+            std::thread::scope(|scope| {
+                let copies = scope.spawn(move || {
+                    give_way(direction, false);
+                    nice()
+                });
+                copies.join().unwrap()
+            })
+        };
+        assert_eq!(copying(Direction::ToDevice), (before + 5).min(19));
+        assert_eq!(copying(Direction::ToHost), (before + 10).min(19), "a return goes first");
+        assert_eq!(nice(), before);
     }
 
     /// Numbers of the processors on which this thread may run.
@@ -317,8 +337,8 @@ mod tests {
         let all = processors();
         let of_copies = |is_alone| {
             std::thread::scope(|scope| {
-                let copies = scope.spawn(|| {
-                    give_way(is_alone);
+                let copies = scope.spawn(move || {
+                    give_way(Direction::ToHost, is_alone);
                     processors()
                 });
                 copies.join().unwrap()
