@@ -6,8 +6,8 @@
 Starts a daemon with a model in C++ (examples/process/scale.cpp) and one in Python, each with a process for each class. Requests have an
 input without elements, and follow each other on one connection: over HTTP and a UNIX socket by a client in C++
 (round_trips.cpp), and over gRPC and a UNIX socket by tritonclient, if this Python has it. Prints microseconds. Needs a C++ compiler ($CXX, c++) and a
-built `reef`. A machine that is idle otherwise: a round trip wakes the daemon's I/O thread, a worker, the program, the worker unless the request is
-real-time, the I/O thread and the client.
+built `reef`. A machine that is idle otherwise: a round trip wakes the daemon's I/O thread, a worker, the program, the worker again, the I/O thread
+and the client. Of a real-time one the worker is awake, and the program in C++ is: docs/internals/round-trip.md.
 """
 import argparse
 import importlib.util

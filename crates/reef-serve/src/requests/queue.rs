@@ -7,8 +7,10 @@
 use crate::error::{Error, Result};
 use crate::net::identity::principal::Principal;
 use crate::requests::job::{Job, Phases};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread;
 use std::time::Instant;
 
 /// Number of the last turns that are remembered: a tenant without one of them comes first.
@@ -20,6 +22,8 @@ pub(crate) struct Queue {
     max: usize,
     state: Mutex<State>,
     arrival: Condvar,
+    /// Number of requests and ends so far. Written under the lock, read by workers that are awake.
+    events: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -33,7 +37,8 @@ struct State {
 
 impl Queue {
     pub(crate) fn new(max: usize) -> Self {
-        Self { max, state: Mutex::default(), arrival: Condvar::new() }
+        let (state, arrival, events) = (Mutex::default(), Condvar::new(), AtomicU64::new(0));
+        Self { max, state, arrival, events }
     }
 
     /// Adds a request after those of the same priority. Never blocks.
@@ -55,6 +60,7 @@ impl Queue {
         }
         let at = state.jobs.partition_point(|other| other.priority <= job.priority);
         state.jobs.insert(at, job);
+        self.events.fetch_add(1, Relaxed);
         drop(state);
         if let Some(displaced) = displaced {
             // Its client may have gone.
@@ -65,16 +71,28 @@ impl Queue {
     }
 
     /// Takes the next request for this worker whose client still waits; blocks until there is one.
-    /// Returns `None` once the queue is closed and has none.
-    pub(crate) fn pop(&self, worker: usize) -> Option<Job> {
+    /// Returns `None` once the queue is closed and has none. Until `awake` it does not sleep, so
+    /// that a request reaches it without a wake-up.
+    pub(crate) fn pop(&self, worker: usize, awake: Option<Instant>) -> Option<Job> {
         let mut state = self.state.lock();
         loop {
             match state.next_like(&|job: &Job| job.is_for(worker)) {
                 Some(job) if job.is_gone() => {}
                 Some(job) => return Some(job),
                 None if state.closed => return None,
+                None if is_before(awake) => {
+                    let seen = self.events.load(Relaxed); // none comes before the lock is released
+                    MutexGuard::unlocked(&mut state, || self.stay_awake(seen, awake));
+                }
                 None => self.arrival.wait(&mut state),
             }
+        }
+    }
+
+    /// Waits for an event after the first `seen`, until `awake` at most.
+    fn stay_awake(&self, seen: u64, awake: Option<Instant>) {
+        while self.events.load(Relaxed) == seen && is_before(awake) {
+            thread::yield_now(); // the client may need this processor
         }
     }
 
@@ -108,7 +126,10 @@ impl Queue {
 
     /// Refuses new requests; waiting ones are still served.
     pub(crate) fn close(&self) {
-        self.state.lock().closed = true;
+        let mut state = self.state.lock();
+        state.closed = true;
+        self.events.fetch_add(1, Relaxed);
+        drop(state);
         self.arrival.notify_all();
     }
 
@@ -121,6 +142,10 @@ impl Queue {
     pub(crate) fn len(&self) -> usize {
         self.state.lock().jobs.len()
     }
+}
+
+fn is_before(time: Option<Instant>) -> bool {
+    time.is_some_and(|time| Instant::now() < time)
 }
 
 impl State {
@@ -206,7 +231,7 @@ mod tests {
     }
 
     fn next(queue: &Queue) -> Option<Priority> {
-        queue.pop(0).map(|job| job.priority)
+        queue.pop(0, None).map(|job| job.priority)
     }
 
     #[test]
@@ -236,7 +261,7 @@ mod tests {
             [(&a, 2), (&a, 2), (&a, 2), (&b, 2), (&b, 1)].map(|(principal, n)| of(principal, n));
         let (jobs, _answers): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
         jobs.into_iter().for_each(|job| queue.push(job).unwrap());
-        let next = || queue.pop(0).unwrap().tenant.principal.to_string();
+        let next = || queue.pop(0, None).unwrap().tenant.principal.to_string();
         let order: Vec<_> = (0..5).map(|_| next()).collect();
         assert_eq!(order, ["token b", "token a", "token b", "token a", "token a"]);
     }
@@ -302,13 +327,17 @@ mod tests {
             [of_sequence(1, 2), job(3), of_sequence(1, 4)].into_iter().unzip();
         jobs.into_iter().for_each(|job| queue.push(job).unwrap());
         let priority = |n| Some(Priority::new(n, Class::BestEffort));
-        assert_eq!(queue.pop(0).map(|job| job.priority), priority(3), "the others are not for it");
+        assert_eq!(
+            queue.pop(0, None).map(|job| job.priority),
+            priority(3),
+            "the others are not for it"
+        );
         assert_eq!([0, 1].map(|worker| queue.has_for(worker)), [false, true]);
         queue.close();
-        assert!(queue.pop(0).is_none());
+        assert!(queue.pop(0, None).is_none());
         let like = queue.pop_like(1, |_| true, Instant::now());
         assert_eq!(like.map(|job| job.priority), priority(2));
-        assert_eq!(queue.pop(1).map(|job| job.priority), priority(4));
+        assert_eq!(queue.pop(1, None).map(|job| job.priority), priority(4));
     }
 
     /// As when the client of the first one has gone while it waits in its batch.
@@ -361,7 +390,7 @@ mod tests {
             scope.spawn(move || assert!(picky.pop_like(0, |_| false, later).is_none()));
             // sleep: so that it is the first to be woken; any order passes
             std::thread::sleep(Duration::from_millis(20));
-            scope.spawn(move || sender.send(any.pop(1).is_some()));
+            scope.spawn(move || sender.send(any.pop(1, None).is_some()));
             // sleep: so that both wait; one that does not yet takes the request as well
             std::thread::sleep(Duration::from_millis(20));
             let (job, _answer) = job(2);
@@ -376,11 +405,41 @@ mod tests {
     fn close_wakes_waiting_worker() {
         let queue = Queue::new(1);
         std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| queue.pop(0).is_none());
+            let waiter = scope.spawn(|| queue.pop(0, None).is_none());
             // sleep: so that it waits; a worker that does not yet ends as well
             std::thread::sleep(Duration::from_millis(20));
             queue.close();
             assert!(waiter.join().unwrap());
+        });
+    }
+
+    #[test]
+    fn worker_that_stays_awake_sees_requests_and_the_end() {
+        let queue = Queue::new(1);
+        let awake = Some(Instant::now() + Duration::from_secs(3600));
+        let (job, _answer) = job(3);
+        thread::scope(|scope| {
+            let (taken, has_taken) = std::sync::mpsc::channel();
+            let queue = &queue;
+            let worker = scope.spawn(move || {
+                let _ = taken.send(queue.pop(0, awake).is_some());
+                queue.pop(0, awake).is_some()
+            });
+            queue.push(job).unwrap();
+            let first = has_taken.recv_timeout(Duration::from_secs(60));
+            queue.close(); // whatever came of it
+            assert_eq!((first, worker.join().unwrap()), (Ok(true), false));
+        });
+    }
+
+    #[test]
+    fn worker_sleeps_once_its_time_awake_is_over() {
+        let queue = Queue::new(1);
+        let (job, _answer) = job(3);
+        thread::scope(|scope| {
+            let worker = scope.spawn(|| queue.pop(0, Some(Instant::now())).is_some());
+            queue.push(job).unwrap();
+            assert!(worker.join().unwrap());
         });
     }
 }
