@@ -2,7 +2,7 @@
 
 use rustix::process::{Resource, getrlimit};
 use std::panic::resume_unwind;
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 /// Stack size that a program counts on, in bytes: the default of Linux.
 const STACK_BYTES: usize = 8 << 20;
@@ -18,8 +18,9 @@ pub fn on_large_stack<T: Send + 'static>(work: fn() -> T) -> T {
         return call(work);
     }
     let thread = thread::Builder::new().name("main".into()).stack_size(STACK_BYTES).spawn(work);
-    match thread {
-        Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+    match thread.map(JoinHandle::join) {
+        Ok(Ok(done)) => done,
+        Ok(Err(panic)) => resume_unwind(panic),
         Err(_) => call(work), // the smaller stack may do
     }
 }
