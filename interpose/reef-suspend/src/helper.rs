@@ -11,6 +11,7 @@
 //! | 2. | it releases each piece that is copied | the program takes each piece that is free |
 //! | 3. | the driver suspends the rest | the program goes on once it has all |
 //!
+//! The departure begins before the driver is open here, which its first two steps don't need.
 //! A departure that is refused in step 1 changes nothing. Then the return is refused, too, and the
 //! driver suspends its part again. If step 3 is refused, the program's own memory stays on the host
 //! and the rest on the GPU: its room may be taken.
@@ -33,11 +34,12 @@ use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::channel;
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 /// Interval between readings of free memory: nothing tells of memory that another process releases.
@@ -190,23 +192,59 @@ pub fn serve(
     Ok(())
 }
 
+/// Departure of programs that move their own memory, which takes none of the driver's calls here.
+type Leaving = JoinHandle<Result<Swaps, Error>>;
+
+/// Begins the departure of a turnover: the driver takes 40 to 130 ms until it is open. `None`: it
+/// is not begun.
+fn begin_departure(request: &Request) -> Option<Leaving> {
+    let Op::Turnover { timeout_ms, .. } = &request.op else { return None };
+    let (pids, timeout) = (request.pids.clone(), Duration::from_millis(*timeout_ms));
+    let thread = thread::Builder::new().name("reef-leave".into());
+    thread.spawn(move || Swaps::leave(&pids, timeout)).ok()
+}
+
+/// Waits for the end of a departure.
+fn end_departure(leaving: Leaving) -> Result<Swaps, Error> {
+    leaving.join().unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+/// Opens the driver. Returns it with its GPUs.
+fn open_driver(named: Option<OsString>) -> Result<(Driver, Vec<Uuid>), Error> {
+    let driver = Driver::open(named)?;
+    let uuids = driver.devices().map_err(|refusal| Error::Absent(refusal.to_string()))?;
+    Ok((driver, uuids))
+}
+
+/// Returns whether the daemon's policy asks for a suspension.
+fn is_for_memory(op: &Op) -> bool {
+    matches!(op, Op::Suspend { for_memory: true, .. })
+}
+
 fn serve_request(
     named: Option<OsString>,
     request: &Request,
     tell: &mut dyn FnMut(Answer),
 ) -> Result<(), Error> {
-    let driver = Driver::open(named)?;
-    let uuids = driver.devices().map_err(|refusal| Error::Absent(refusal.to_string()))?;
+    let leaving = begin_departure(request);
+    let (driver, uuids) = match open_driver(named) {
+        Ok(opened) => opened,
+        Err(error) => {
+            if let Some(Ok(swaps)) = leaving.map(end_departure) {
+                swaps.undo();
+            }
+            return Err(error);
+        }
+    };
     let nvml = Nvml::from_environment().ok();
     let memory = nvml.as_ref().map(|nvml| nvml as &dyn Free);
     let devices = Devices { uuids, memory };
     let (group, records) = (Group::new(&driver, &devices), Records::at(&request.folder));
     let is_counted = |pid: &u32| devices.of(*pid).iter().any(|bytes| *bytes > 0);
     // `had`: another process takes the room meanwhile.
-    let suspend_in = |pids: &[u32], timeout_ms: &u64, for_memory: bool, had: Option<&[Held]>| {
-        let timeout = Duration::from_millis(*timeout_ms);
+    let suspend_rest = |swaps: Swaps, pids: &[u32], timeout: Duration, had: Option<&[Held]>| {
+        // The management library still counts its context.
         let known = had.filter(|_| !pids.iter().any(is_counted)).unwrap_or_default();
-        let swaps = Swaps::leave(pids, timeout)?;
         let mut all = match group.suspend(pids, timeout) {
             Ok(mut all) => {
                 swaps.note(&mut all);
@@ -220,7 +258,7 @@ fn serve_request(
                 return Err(error);
             }
         };
-        all.iter_mut().for_each(|record| record.for_memory = for_memory);
+        all.iter_mut().for_each(|record| record.for_memory = is_for_memory(&request.op));
         let saved = all.iter().try_for_each(|record| records.save(record));
         match saved {
             Ok(()) => Ok(all),
@@ -229,8 +267,9 @@ fn serve_request(
             Err(error) => Err(brought_back(&group, &records, &all, error)),
         }
     };
-    let suspend = |pids: &[u32], timeout_ms: &u64, for_memory: bool| {
-        suspend_in(pids, timeout_ms, for_memory, None)
+    let suspend = |pids: &[u32], timeout_ms: &u64| {
+        let timeout = Duration::from_millis(*timeout_ms);
+        suspend_rest(Swaps::leave(pids, timeout)?, pids, timeout, None)
     };
     let resume_with = |pids: &[u32], to: Option<Uuid>, waits: Option<Waits<'_>>| {
         resume(&driver, &group, &records, pids, to, waits)
@@ -238,9 +277,7 @@ fn serve_request(
     let resume = |pids: &[u32], to: Option<Uuid>| resume_with(pids, to, None);
     let named = |name: &String| device(&devices.uuids, name);
     let answer = match &request.op {
-        Op::Suspend { timeout_ms, for_memory } => {
-            suspend(&request.pids, timeout_ms, *for_memory).map(Answer::Suspended)
-        }
+        Op::Suspend { timeout_ms, .. } => suspend(&request.pids, timeout_ms).map(Answer::Suspended),
         Op::Write { timeout_ms, folder, goes_on } => {
             let [pid] = request.pids[..] else {
                 let why = format!("one process must be written, got {}", request.pids.len());
@@ -251,7 +288,7 @@ fn serve_request(
             let tree = Tree::of(pid);
             let pids = tree.with_contexts(&driver)?;
             let absence = Absence::begin(tree.pids())?;
-            let all = suspend(&pids, timeout_ms, false)?;
+            let all = suspend(&pids, timeout_ms)?;
             let written = write(&criu, draft, &all, &pids, pid);
             let ends = written.is_ok() && !goes_on;
             let stopped = Tree::of(pid);
@@ -292,7 +329,7 @@ fn serve_request(
         Op::Resume { to } => resume(&request.pids, to.as_ref().map(named).transpose()?),
         Op::Move { timeout_ms, to } => {
             let to = named(to)?; // before the processes are touched
-            suspend(&request.pids, timeout_ms, false)?;
+            suspend(&request.pids, timeout_ms)?;
             resume(&request.pids, Some(to)).map_err(|error| match resume(&request.pids, None) {
                 Ok(_) => Error::NotMoved(error.to_string()),
                 Err(_) => error,
@@ -300,11 +337,19 @@ fn serve_request(
         }
         Op::Turnover { timeout_ms, back, had } => {
             let (is_leaving, (ends, ended)) = (AtomicBool::new(true), channel());
-            let (is_leaving, suspend_in, resume_with) = (&is_leaving, &suspend_in, &resume_with);
+            let (is_leaving, suspend_rest, resume_with) =
+                (&is_leaving, &suspend_rest, &resume_with);
             thread::scope(|scope| {
                 let left = ends.clone();
                 scope.spawn(move || {
-                    let made = suspend_in(&request.pids, timeout_ms, false, Some(&had[..]));
+                    let timeout = Duration::from_millis(*timeout_ms);
+                    let left_by_itself = match leaving {
+                        Some(leaving) => end_departure(leaving),
+                        None => Swaps::leave(&request.pids, timeout),
+                    };
+                    let made = left_by_itself.and_then(|swaps| {
+                        suspend_rest(swaps, &request.pids, timeout, Some(&had[..]))
+                    });
                     let stays = |error: Error| Answer::Stays(error.to_string());
                     // Told before the refusal of the return, whose reason it is.
                     let _ = left.send(made.map_or_else(stays, Answer::Suspended));
@@ -447,6 +492,7 @@ fn device(uuids: &[Uuid], name: &str) -> Result<Uuid, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use reef_guest::swap::{self, Listener, Moved, WaitingCaller};
 
     #[test]
     fn gpu_is_named_by_ordinal_or_identity() {
@@ -469,6 +515,33 @@ mod tests {
         let want = "/nowhere/libcuda.so.1 not found: this needs NVIDIA's driver, version 570 or later; \
                     REEF_CUDA names its file";
         assert_eq!(answer, Answer::Refused(want.into()));
+    }
+
+    /// It leaves while the driver is opened.
+    #[test]
+    fn program_of_a_turnover_without_a_driver_goes_on() {
+        let listener = Listener::open().unwrap();
+        let program = thread::spawn(move || {
+            let mut asked = Vec::new();
+            while asked.len() < 2 {
+                let run = |one: swap::Request, _: &WaitingCaller<'_>| -> Result<Moved, String> {
+                    asked.push(one);
+                    Ok(Moved::default())
+                };
+                listener.serve(run).unwrap();
+            }
+            asked
+        });
+        let own = std::process::id();
+        let op = Op::Turnover { timeout_ms: 1000, back: own, had: Vec::new() };
+        let request = Request { folder: "/nowhere".into(), pids: vec![own], op };
+        let text = serde_json::to_vec(&request).unwrap();
+        let mut output = Vec::new();
+        serve(Some("/nowhere/libcuda.so.1".into()), &mut text.as_slice(), &mut output).unwrap();
+        let answer: Answer = serde_json::from_slice(&output).unwrap();
+        assert!(matches!(answer, Answer::Refused(_)), "{answer:?}");
+        let out = swap::Request::Out(Duration::from_secs(1));
+        assert_eq!(program.join().unwrap(), [out, swap::Request::In]);
     }
 
     /// The request is longer than a pipe, so that its writer learns of the end.
