@@ -129,11 +129,12 @@ struct Mean {
     count: f64,
 }
 
-/// Late iterations in sequence, and the balances before them.
+/// Late iterations in sequence, and the balances and the stretch before them.
 #[derive(Debug)]
 struct Sequence {
     late: Mean,
     before: Balances,
+    stretch: Stretch,
 }
 
 /// Iterations since it was last judged whether windows are worth what they cost.
@@ -246,7 +247,11 @@ impl Controller {
             spread: 0.0,
             shown: Vec::new(),
             balances: Balances::at(PROBE),
-            sequence: Sequence { late: Mean::default(), before: Balances::at(PROBE) },
+            sequence: Sequence {
+                late: Mean::default(),
+                before: Balances::at(PROBE),
+                stretch: Stretch::default(),
+            },
             check: None,
             is_wide: false,
             wide_target: target + TOLERANCE.min(TOLERANT_PART * (target - 1.0)),
@@ -324,7 +329,7 @@ impl Controller {
             // Or sets that take turns would be in a trial all the time, and end none.
             self.next_trial = now.saturating_add(MIN_BETWEEN);
         }
-        self.stretch = Stretch::default();
+        (self.stretch, self.sequence.stretch) = (Stretch::default(), Stretch::default());
         self.shown.clear();
         match self.state {
             State::Pause(until) if now < until => self.is_in_doubt = true,
@@ -443,6 +448,7 @@ impl Controller {
     fn end_check(&mut self, alone: Mean, now: u64, cost: u64) {
         if self.sequence.late.value() <= self.target * alone.value() {
             self.balances = self.sequence.before.clone();
+            self.stretch = self.sequence.stretch;
             self.state = State::Colocated(add_cost(now, cost, INTERVALS[0]));
         } else if self.is_wide {
             self.narrow(now);
@@ -486,19 +492,20 @@ impl Controller {
         if part > 2.0 * PROBE && !self.is_wide {
             self.pause = MIN_PAUSE;
         }
-        if verdict.known >= SOME_ITERATIONS {
-            self.stretch.note(verdict, part);
-        }
         if verdict.is_late {
             self.note_late(verdict);
+        }
+        if verdict.known >= SOME_ITERATIONS {
+            self.stretch.note(verdict, part);
         }
         self.balances.note(kind, verdict, most);
     }
 
-    /// Notes a late iteration before the balances do.
+    /// Notes a late iteration before the balances and the stretch do.
     fn note_late(&mut self, verdict: Verdict) {
         if !self.balances.is_in_sequence() {
-            self.sequence = Sequence { late: Mean::default(), before: self.balances.clone() };
+            let (late, before) = (Mean::default(), self.balances.clone());
+            self.sequence = Sequence { late, before, stretch: self.stretch };
         }
         self.sequence.late.note(verdict);
     }
@@ -557,9 +564,11 @@ impl Controller {
         self.since_wide = 0;
     }
 
-    /// Returns whether windows have found their part, and it is smaller than what they cost.
+    /// Returns whether windows have found their part, and it is smaller than what they cost. Not
+    /// while iterations are late in sequence: a check may find that they do not count.
     fn is_too_dear(&mut self) -> bool {
-        if self.is_wide || self.stretch.weight < JUDGED_WEIGHT {
+        let is_undecided = self.is_wide || self.balances.is_in_sequence();
+        if is_undecided || self.stretch.weight < JUDGED_WEIGHT {
             return false;
         }
         let Stretch { count, parts, excess, .. } = std::mem::take(&mut self.stretch);
