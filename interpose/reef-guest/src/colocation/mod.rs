@@ -20,6 +20,8 @@ pub use share::{Percent, ShareRequest, Slo};
 pub use windows::{Step, Windows};
 
 #[cfg(test)]
+mod simulated_decoder;
+#[cfg(test)]
 mod simulated_hosts;
 #[cfg(test)]
 mod simulated_programs;

@@ -167,8 +167,8 @@ proptest! {
         seed: u64, base in 1e6..8e6_f64, slope in 0.05..2.0_f64, power in 0.8..1.3_f64,
         target in 1.05..1.5_f64, noise in 0.0..0.1_f64, other in 0..40_u64
     ) {
-        // Windows of a steeper program give less than they cost.
-        prop_assume!(((target - 1.0) / slope).powf(1.0 / power) >= 0.06);
+        // Windows of a steeper program give less than they cost, or hardly more.
+        prop_assume!(((target - 1.0) / slope).powf(1.0 / power) >= 0.12);
         let other = if other < 3 { 0 } else { other };
         let mut simulation = Simulation { power, noise, other, ..Simulation::new(seed, base, slope) };
         let mut controller = Controller::new(slo(target), simulation.now);
@@ -476,15 +476,17 @@ fn program_that_almost_meets_the_target_is_left_alone() {
     }
 }
 
-/// The part at the target is 3 % of the time, which a latency of 1.10 is not worth.
+/// The part at the target is 3 or 5 % of the time, which a latency of 1.10 is not worth.
 #[test]
 fn windows_that_cost_more_than_they_give_close() {
-    for seed in 0..8 {
-        let mut simulation = Simulation::new(7919 * seed + 3, 2e6, 3.0);
-        let mut controller = Controller::new(slo(1.1), simulation.now);
-        simulation.drive(&mut controller, 15.0, 1.0);
-        let (growth, part) = simulation.run(&mut controller, 30.0, 1.0);
-        assert!(growth < 1.02 && part < 0.003, "{growth}, part {part} of seed {seed}");
+    for slope in [3.0, 2.0] {
+        for seed in 0..8 {
+            let mut simulation = Simulation::new(7919 * seed + 3, 2e6, slope);
+            let mut controller = Controller::new(slo(1.1), simulation.now);
+            simulation.drive(&mut controller, 15.0, 1.0);
+            let (growth, part) = simulation.run(&mut controller, 30.0, 1.0);
+            assert!(growth < 1.02 && part < 0.003, "{growth}, part {part} of seed {seed}");
+        }
     }
 }
 
