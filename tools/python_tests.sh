@@ -70,6 +70,9 @@ else
     left_out "no Python here has torch: the tests of its modules did not run"
 fi
 
+# The arithmetic of measured pairs.
+python -W error::ResourceWarning -m unittest discover --start-directory tools/pairs
+
 # Engines that start Python programs, as far as a Python here has them.
 PYTHONPATH=$alone REEF_CUDA=$REEF_TEST_FAKE_DRIVER tools/engines/run.sh "${torch:-python}"
 tools/engines/systemd.sh

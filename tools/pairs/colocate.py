@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Two unmodified programs on one GPU: how much of the second is left, by how much the first grows.
 
-colocate.py FOLDER [--pairs NAME,..] [--ways NAME,..] [--repetitions N] [--seconds S] [--settle S] [--budget S] ...
+colocate.py FOLDER [--pairs NAME,..] [--ways NAME,..] [--repeat N] [--in-turns] [--seconds S] [--budget S] ...
 
 FOLDER has `reef` and `libreef_cuda_shim.so`. A pair is RT+BE, by names of programs.py; `eight` are
 eight pairs. A way is one of these, with `mps+` before it for the same under MPS:
@@ -11,7 +11,9 @@ eight pairs. A way is one of these, with `mps+` before it for the same under MPS
     slo:1.10    the first with --slo 1.10
 and `mps:30` is mps+slices with 30 % of the threads for the second, `mps:30/70` with 70 % for the
 first as well, `mps:30+slo:1.10` the same with a target. Ways with the same daemons share one
-session: its programs start at once, and wait for their turns. Prints a line for each run:
+session: its programs start at once, and wait for their turns. With --in-turns all sessions are
+there at once, and each repetition has each way of a pair, one after the other, so that a host that
+is slow for a while meets all of them. Prints a line for each run:
     p50 x, p99 x   multiples of the same process alone right before, which alone is fair if the
                    host changes its speed
     p999 x         of its 99th percentile alone
@@ -21,6 +23,8 @@ session: its programs start at once, and wait for their turns. Prints a line for
     watts          mean power of the GPU, if its driver counts energy
     1st s x        99th percentile of the first second that is measured; with --settle 0 that in
                    which both begin
+    host us        99th percentile of what a fixed piece of work of the host took meanwhile, with
+                   its wake-up (host.py)
     met            windows of 2 s and 1,000 steps that meet the target, of all (1.10 if none is set)
 At the end of a line stands what REEF itself has measured, as growth@part for each second. With
 repetitions the last table has the median, the least and the greatest of each, and for programs
@@ -29,6 +33,9 @@ whose speed alone differs from second to second:
                    alone of the same program with or without MPS
     late %         part of their steps that are longer than the target times that, beyond the part
                    of those alone. A target allows 1
+It leaves out runs during which the host was slow, by host.py alone: those with a quarter of a
+second, alone or next to each other, whose median is more than 1.2 times that of the fastest
+quarter of all runs. If fewer than half of a way's runs are left, it counts all, and says so.
 What doesn't fit into the budget of seconds is listed at the end.
 """
 import argparse
@@ -56,6 +63,8 @@ EIGHT = ["llm+train", "llm-eager+train", "whisper+train", "unet+train", "gnn+tra
 WAYS = ["alone", "mps+alone", "slices", "reef:0", "reef:30", "slo:1.10", "mps", "mps:30", "mps+reef:30",
         "mps+slo:1.10", "mps:30+slo:1.10"]
 PREPARE = 120
+# Programs of --in-turns: each has some 2 GiB of the host's memory and a context on the device.
+MAX_PROGRAMS = 48
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,16 +200,54 @@ def end_mps(env):
     subprocess.run(["nvidia-cuda-mps-control"], input="quit\n", env=env, text=True, timeout=30)
 
 
+class Probe:
+    """host.py, which runs as long as this program."""
+
+    def __init__(self):
+        command = [sys.executable, str(HERE / "host.py")]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def samples(self):
+        """Returns the samples since the last call. If it has ended there are none."""
+        try:
+            self.process.stdin.write("\n")
+            self.process.stdin.flush()
+            return json.loads(self.process.stdout.readline())
+        except (OSError, ValueError):
+            return []
+
+    def end(self):
+        self.process.kill()
+        self.process.communicate()
+
+
+class Mps:
+    """NVIDIA's daemon, which all sessions with MPS share. It starts with the first one."""
+
+    def __init__(self):
+        self.env = None
+
+    def start(self, env):
+        """Returns an environment with its folders."""
+        if not self.env:
+            self.env = start_mps(env)
+        return dict(env, **{key: value for key, value in self.env.items() if key.startswith("CUDA_MPS_")})
+
+    def end(self):
+        if self.env:
+            end_mps(self.env)
+            self.env = None
+
+
 class Session:
     """Programs of several ways, next to the same daemons."""
 
-    def __init__(self, args, is_mps, scheduler):
-        self.args, self.is_mps, self.scheduler, self.programs = args, is_mps, scheduler, {}
-        self.energy = Energy()
+    def __init__(self, args, mps, probe, is_mps, scheduler):
+        self.args, self.probe, self.is_mps, self.scheduler, self.programs = args, probe, is_mps, scheduler, {}
+        self.energy, self.daemon = Energy(), None
         self.env = dict(os.environ, REEF_SHIM=str(args.folder / "libreef_cuda_shim.so"))
         self.env.update(pair.split("=", 1) for pair in args.env)
-        self.mps_env = start_mps(self.env) if is_mps else None
-        self.env = self.mps_env or self.env
+        self.env = mps.start(self.env) if is_mps else self.env
         self.daemon = Daemon(str(args.folder / "reef"), self.env) if scheduler else None
 
     def program(self, name, is_first, threads, colocate):
@@ -226,27 +273,28 @@ class Session:
         colocate = value if name == "reef" else ""
         return self.program(first, True, first_threads, ""), self.program(second, False, threads, colocate)
 
-    def prepare(self, plan):
-        """Starts the programs of a plan, real-time ones last, and waits for them."""
-        begin = time.monotonic()
+    def start(self, plan):
+        """Starts the programs of a plan."""
         for pair, way in plan:
             self.both(pair, way)
+
+    def wait(self, end):
+        """Waits until its programs are ready, at most until this time."""
         for program in self.programs.values():
             try:
-                program.ready(PREPARE - (time.monotonic() - begin))
+                program.ready(end - time.monotonic())
             except RuntimeError as error:
                 print(error, flush=True)
-        return time.monotonic() - begin
 
     def alone(self, program, seconds):
         program.go(0.4, seconds, 0)
         return program.result(seconds + 60)
 
     def run(self, pair, way):
-        """Runs a pair. Returns the results of both, of the first one alone, figures over time, and the power."""
+        """Runs a pair. Returns the results of both, of the first one alone, figures over time, the power, and the host."""
         rt, be = self.both(pair, way)
         alone = self.alone(rt, self.args.alone)
-        settle, seconds, samples = self.args.settle if way.kind[0] == "slo" else 0.7, self.args.seconds, []
+        settle, seconds, samples = settle_of(self.args, way), self.args.seconds, []
         for program in (be, rt):
             program.go(settle, seconds, 0.3)
         begin, joules = time.monotonic(), self.energy.joules()
@@ -257,15 +305,15 @@ class Session:
                 samples.append(dict(rt=self.daemon.figures(rt), be=self.daemon.figures(be)))
         watts = (self.energy.joules() - joules) / (time.monotonic() - begin)
         results = rt.result(settle + seconds + 60), be.result(settle + seconds + 60)
-        return *results, alone, samples, watts
+        # From the first step alone on: a ratio of two speeds of the host says nothing.
+        host = figures.Host(self.probe.samples(), alone["marks"][0], results[0]["marks"][-1])
+        return *results, alone, samples, watts, host
 
     def end(self):
         for program in self.programs.values():
             program.end()
         if self.daemon:
             self.daemon.end()
-        if self.mps_env:
-            end_mps(self.mps_env)
 
 
 class Energy:
@@ -288,8 +336,9 @@ class Energy:
         return used.value / 1e3
 
 
-COLUMNS = ["p50 ms", "p99 ms", "p50 x", "p99 x", "p999 x", "plain x", "kept %", "still ms", "watts", "1st s x"]
-FORMATS = ["8.3f", "8.3f", "7.3f", "7.3f", "7.3f", "7.3f", "7.1f", "8.1f", "6.0f", "7.3f"]
+COLUMNS = ["p50 ms", "p99 ms", "p50 x", "p99 x", "p999 x", "plain x", "kept %", "still ms", "watts", "1st s x", "host us"]
+FORMATS = ["8.3f", "8.3f", "7.3f", "7.3f", "7.3f", "7.3f", "7.1f", "8.1f", "6.0f", "7.3f", "8.0f"]
+REPEATED = [3, 4, 6, 7, 8, 9, 10]  # columns of the table of repetitions
 
 
 def line(pair, way, cells, rest):
@@ -303,25 +352,26 @@ class Table:
         self.path, self.has_lengths, self.rows, self.alone = path, has_lengths, [], {}
         self.lengths = collections.defaultdict(list)
 
-    def add(self, pair, way, rt, be, alone, samples=(), watts=float("nan"), is_new=True):
+    def add(self, pair, way, rt, be, alone, samples=(), watts=float("nan"), host=None, is_new=True):
         first, second = pair.split("+")
+        host = host or figures.Host((), 0, 0)
         plain, other, nan = self.alone.get((False, first)), self.alone.get((False, second)), float("nan")
         is_pair = other and way.kind[0] != "alone"
         both = figures.Pair(rt["marks"], be["ends"], alone["marks"], other["per_s"]) if is_pair else None
         target, key = way.target, (first, way.is_mps, way.threads[1])
         lengths = [figures.lengths(one["marks"]) for one in (rt, alone)]
-        self.lengths[pair, way.text] += lengths[0]
+        self.lengths[len(self.rows)] = lengths[0]
         self.lengths[key] += lengths[1] if is_new else []
         values = [rt["p50"], rt["p99"], rt["p50"] / alone["p50"], rt["p99"] / alone["p99"], rt["p999"] / alone["p99"]]
         values += [rt["p99"] / plain["p99"] if plain else nan, both.kept() if both else nan]
-        values += [both.standstill() if both else nan, watts, both.begin() if both else nan]
+        values += [both.standstill() if both else nan, watts, both.begin() if both else nan, host.p99()]
         met = "{}/{}".format(*both.met(target)) if both else "-"
         growth = " ".join(f"{one['rt'].get('growth_ratio', nan):.2f}@{one['rt'].get('colocation_ratio', nan):.3f}" for one in samples)
         line(pair, way.text, [format(*one) for one in zip(values, FORMATS)], f"{met:>6}  {growth}")
         without = lambda one: {key: value for key, value in one.items() if key not in ("marks", "ends")} if one else one
         row = dict(pair=pair, way=way.text, rt=without(rt), be=without(be), alone=without(alone), values=values, met=met)
         row.update(p50_ratio=values[2], p99_ratio=values[3], p99_plain=values[5], kept=values[6])
-        row.update(key=key, target=target)
+        row.update(key=key, target=target, host_p99=host.p99(), host_slowest=host.slowest())
         if self.has_lengths:
             row["lengths"] = [[round(one, 4) for one in of] for of in lengths]
         self.rows.append(dict(row, samples=list(samples)))
@@ -341,20 +391,44 @@ class Table:
     def repeated(self):
         """Prints the median of repetitions, and the least and the greatest."""
         groups = collections.defaultdict(list)
-        for row in self.rows:
-            groups[row["pair"], row["way"]].append(row)
-        columns = "p99 x, p999 x, kept %, still ms, watts, 1st s x"
+        is_steady = figures.steady([row["host_slowest"] for row in self.rows])
+        for at, row in enumerate(self.rows):
+            groups[row["pair"], row["way"]].append(at)
+        columns = ", ".join(COLUMNS[at] for at in REPEATED)
         print(f"# median (least to greatest): {columns}; pooled x, late %; windows that met the target, of all")
-        for (pair, way), rows in groups.items():
-            cells = []
-            for at in (3, 4, 6, 7, 8, 9):
+        for (pair, way), runs in groups.items():
+            kept, note = steady_runs(runs, is_steady)
+            rows, cells = [self.rows[at] for at in kept], []
+            for at in REPEATED:
                 form = FORMATS[at].split(".")[1]
                 middle, least, most = (format(one, "." + form) for one in figures.spread([row["values"][at] for row in rows]))
                 cells.append(f"{middle} ({least} to {most})")
-            pooled = figures.pooled(self.lengths[pair, way], self.lengths[rows[0]["key"]], rows[0]["target"])
+            lengths = [one for at in kept for one in self.lengths[at]]
+            pooled = figures.pooled(lengths, self.lengths[rows[0]["key"]], rows[0]["target"])
             cells += [format(*one) for one in zip(pooled, ("7.3f", "7.2f"))]
             met = [row["met"].split("/") for row in rows if row["met"] != "-"]
-            line(pair, way, cells, f"{sum(int(one[0]) for one in met)}/{sum(int(one[1]) for one in met)} of {len(rows)} runs")
+            line(pair, way, cells, f"{sum(int(one[0]) for one in met)}/{sum(int(one[1]) for one in met)} of {note}")
+
+
+def steady_runs(runs, is_steady):
+    """Returns those of a way's runs that count, and what to say of them."""
+    kept = [at for at in runs if is_steady[at]]
+    if 2 * len(kept) < len(runs):
+        return runs, f"{len(runs)} runs, during {len(runs) - len(kept)} of which the host was slow"
+    left = len(runs) - len(kept)
+    return kept, f"{len(kept)} runs" + (f", {left} left out" if left else "")
+
+
+def settle_of(args, way):
+    """Returns the seconds between a run's begin and its measurement."""
+    return args.settle if way.kind[0] == "slo" else 0.7
+
+
+def seconds_of(args, way):
+    """Returns the seconds that a run takes, about."""
+    if way.kind[0] == "alone":
+        return 2 * (args.seconds + 0.5)
+    return args.alone + 0.5 + settle_of(args, way) + args.seconds + 0.4
 
 
 def repeated(args, plan):
@@ -362,25 +436,60 @@ def repeated(args, plan):
     return plan + [run for _ in range(args.repetitions - 1) for run in plan if run[1].kind[0] != "alone"]
 
 
-def run_session(args, key, plan, table, begin):
-    """Runs the plan of one session. Returns what was left out."""
-    session, left = Session(args, *key), []
-    try:
-        print(f"# {key}: ready after {session.prepare(plan):.0f} s, at {time.monotonic() - begin:.0f} s", flush=True)
-        for pair, way in repeated(args, plan):
-            if time.monotonic() - begin > args.budget:
-                left.append(f"{pair} {way.text}")
-                continue
-            try:
-                if way.kind[0] == "alone":
-                    table.add_alone(session, pair, way)
-                else:
-                    table.add(pair, way, *session.run(pair, way))
-            except (RuntimeError, subprocess.SubprocessError, OSError) as error:
-                print(f"{pair:22} {way.text:15} {error}", flush=True)
-    finally:
-        session.end()
+def in_turns(args, runs):
+    """Returns the runs of all sessions in their order: those alone, then each way of each pair, again and again."""
+    alone = [run for run in runs if run[1].kind[0] == "alone"]
+    pairs = list(dict.fromkeys(pair for pair, _ in runs))
+    others = [run for pair in pairs for run in runs if run[0] == pair and run[1].kind[0] != "alone"]
+    return alone + others * args.repetitions
+
+
+def run_all(args, sessions, order, table, begin):
+    """Runs pairs in this order, each in its session. Returns what was left out."""
+    left = []
+    for pair, way in order:
+        session = sessions.get(way.session)
+        if not session or time.monotonic() - begin + seconds_of(args, way) > args.budget:
+            left.append(f"{pair} {way.text}")
+            continue
+        try:
+            if way.kind[0] == "alone":
+                table.add_alone(session, pair, way)
+                session.probe.samples()  # or the next run would have those of this one
+            else:
+                table.add(pair, way, *session.run(pair, way))
+        except (RuntimeError, subprocess.SubprocessError, OSError) as error:
+            print(f"{pair:22} {way.text:15} {error}", flush=True)
     return left
+
+
+def run_sessions(args, plans, order, table, probe, begin):
+    """Opens the sessions of these plans at once, and runs an order. Returns what was left out."""
+    mps, sessions = Mps(), {}
+    try:
+        for key, plan in plans.items():
+            try:
+                sessions[key] = Session(args, mps, probe, *key)
+                sessions[key].start(plan)
+            except (RuntimeError, subprocess.SubprocessError, OSError) as error:
+                print(f"# {key}: {error}", flush=True)
+        end = time.monotonic() + PREPARE
+        for session in sessions.values():
+            session.wait(end)
+        print(f"# {', '.join(map(str, plans))}: ready at {time.monotonic() - begin:.0f} s", flush=True)
+        return run_all(args, sessions, order, table, begin)
+    finally:
+        for session in sessions.values():
+            session.end()
+        mps.end()
+
+
+def programs_of(runs):
+    """Returns the number of programs of these runs that wait for their turns."""
+    first = {(way.session, pair.split("+")[0], way.threads[1]) for pair, way in runs}
+    colocate = lambda way: way.kind[1] if way.kind[0] == "reef" else ""
+    second = {(way.session, pair.split("+")[1], way.threads[0], colocate(way)) for pair, way in runs}
+    return len(first) + len(second)
 
 
 def main():
@@ -389,7 +498,8 @@ def main():
     parser.add_argument("--pairs", default="llm+train")
     parser.add_argument("--ways", default=",".join(WAYS))
     parser.add_argument("--extra", default="", help="more runs: PAIR=WAY,..")
-    parser.add_argument("--repetitions", type=int, default=1, help="of each run but those alone")
+    parser.add_argument("--repetitions", "--repeat", type=int, default=1, help="of each run but those alone")
+    parser.add_argument("--in-turns", action="store_true", help="each repetition has all ways: all sessions are there at once")
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--settle", type=float, default=5, help="time before a measurement with a target")
     parser.add_argument("--alone", type=float, default=2, help="time of a measurement alone before each run")
@@ -407,19 +517,25 @@ def main():
             parser.error(f"pair: must be RT+BE, got {pair!r}")
     if args.repetitions < 1:
         parser.error(f"--repetitions: must be at least 1, got {args.repetitions}")
+    if args.in_turns and programs_of(runs) > MAX_PROGRAMS:
+        parser.error(f"--in-turns: must be at most {MAX_PROGRAMS} programs at once, got {programs_of(runs)}: fewer pairs or ways")
     sessions = collections.defaultdict(list)
     for pair, way in runs:
         sessions[way.session].append((pair, way))
     begin, table, left = time.monotonic(), Table(args.json, args.lengths), []
     line("pair", "way", [f"{head:>{form.split('.')[0]}}" for head, form in zip(COLUMNS, FORMATS)], "   met  growth@part")
-    for key, plan in sessions.items():
-        if time.monotonic() - begin > args.budget - 30:
-            left += [f"{pair} {way.text}" for pair, way in plan]
-            continue
-        try:
-            left += run_session(args, key, plan, table, begin)
-        except (RuntimeError, subprocess.SubprocessError, OSError) as error:
-            print(f"# {key}: {error}", flush=True)
+    groups = [(dict(sessions), in_turns(args, runs))]
+    if not args.in_turns:
+        groups = [({key: plan}, repeated(args, plan)) for key, plan in sessions.items()]
+    probe = Probe()
+    try:
+        for plans, order in groups:
+            if time.monotonic() - begin > args.budget - 30:
+                left += [f"{pair} {way.text}" for pair, way in order]
+            else:
+                left += run_sessions(args, plans, order, table, probe, begin)
+    finally:
+        probe.end()
     if args.repetitions > 1:
         table.repeated()
     print(f"{time.monotonic() - begin:.0f} s", "left out: " + ", ".join(left) if left else "")

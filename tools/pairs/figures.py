@@ -8,6 +8,8 @@ import statistics
 
 WINDOW = 2.0  # seconds
 STEPS = 1000  # a window has at least as many, if that takes longer
+SLICE = 0.25  # seconds of the host's samples that are judged together
+STEADY = 1.2  # a steady host's slowest slice, at most, as a multiple of that of the fastest quarter of all runs
 
 
 def quantile(times, part):
@@ -104,3 +106,34 @@ class Pair:
 def spread(values):
     """Returns the median of repetitions, the least and the greatest."""
     return statistics.median(values), min(values), max(values)
+
+
+class Host:
+    """Samples of host.py: when it woke up, by how many microseconds late, and for how many it worked."""
+
+    def __init__(self, samples, begin, end):
+        """Takes the samples between two times."""
+        self.begin, self.samples = begin, [one for one in samples if begin <= one[0] < end]
+        self.took = [wake + work for _, wake, work in self.samples]
+
+    def p99(self):
+        """Returns the 99th percentile of the microseconds from when it should wake up to the end of its work."""
+        return quantile(self.took, 0.99) if self.took else float("nan")
+
+    def slowest(self):
+        """Returns the greatest median of a slice: that of the slowest spell. Fewer than five samples say nothing."""
+        slices = {}
+        for (woken, _, _), took in zip(self.samples, self.took):
+            slices.setdefault(int((woken - self.begin) / SLICE), []).append(took)
+        medians = [statistics.median(took) for took in slices.values() if len(took) >= 5]
+        return max(medians, default=float("nan"))
+
+
+def steady(slowest):
+    """Returns for each run whether its host was steady, by the slowest slices of all runs.
+
+    It knows neither the way of a run nor its result. A run of which nothing is known counts as steady.
+    """
+    known = [one for one in slowest if one == one]
+    limit = STEADY * quantile(known, 0.25) if known else float("nan")
+    return [not one > limit for one in slowest]
