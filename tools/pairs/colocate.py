@@ -290,11 +290,11 @@ class Session:
         program.go(0.4, seconds, 0)
         return program.result(seconds + 60)
 
-    def run(self, pair, way):
-        """Runs a pair. Returns the results of both, of the first one alone, figures over time, the power, and the host."""
+    def run(self, pair, way, settle):
+        """Runs a pair, for `settle` seconds before it is measured. Returns the results of both, of the first one alone, figures over time, the power, and the host."""
         rt, be = self.both(pair, way)
         alone = self.alone(rt, self.args.alone)
-        settle, seconds, samples = settle_of(self.args, way), self.args.seconds, []
+        seconds, samples = self.args.seconds, []
         for program in (be, rt):
             program.go(settle, seconds, 0.3)
         begin, joules = time.monotonic(), self.energy.joules()
@@ -419,16 +419,18 @@ def steady_runs(runs, is_steady):
     return kept, f"{len(kept)} runs" + (f", {left} left out" if left else "")
 
 
-def settle_of(args, way):
-    """Returns the seconds between a run's begin and its measurement."""
-    return args.settle if way.kind[0] == "slo" else 0.7
+def settle_of(args, way, is_first):
+    """Returns the seconds between a run's begin and its measurement. A later run goes on with what the first one found."""
+    if way.kind[0] != "slo":
+        return 0.7
+    return args.settle if is_first or args.later_settle is None else args.later_settle
 
 
-def seconds_of(args, way):
+def seconds_of(args, way, is_first):
     """Returns the seconds that a run takes, about."""
     if way.kind[0] == "alone":
         return 2 * (args.seconds + 0.5)
-    return args.alone + 0.5 + settle_of(args, way) + args.seconds + 0.4
+    return args.alone + 0.5 + settle_of(args, way, is_first) + args.seconds + 0.4
 
 
 def repeated(args, plan):
@@ -446,10 +448,10 @@ def in_turns(args, runs):
 
 def run_all(args, sessions, order, table, begin):
     """Runs pairs in this order, each in its session. Returns what was left out."""
-    left = []
+    left, ran = [], set()
     for pair, way in order:
-        session = sessions.get(way.session)
-        if not session or time.monotonic() - begin + seconds_of(args, way) > args.budget:
+        session, is_first = sessions.get(way.session), (pair, way) not in ran
+        if not session or time.monotonic() - begin + seconds_of(args, way, is_first) > args.budget:
             left.append(f"{pair} {way.text}")
             continue
         try:
@@ -457,7 +459,8 @@ def run_all(args, sessions, order, table, begin):
                 table.add_alone(session, pair, way)
                 session.probe.samples()  # or the next run would have those of this one
             else:
-                table.add(pair, way, *session.run(pair, way))
+                table.add(pair, way, *session.run(pair, way, settle_of(args, way, is_first)))
+                ran.add((pair, way))
         except (RuntimeError, subprocess.SubprocessError, OSError) as error:
             print(f"{pair:22} {way.text:15} {error}", flush=True)
     return left
@@ -502,6 +505,7 @@ def main():
     parser.add_argument("--in-turns", action="store_true", help="each repetition has all ways: all sessions are there at once")
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--settle", type=float, default=5, help="time before a measurement with a target")
+    parser.add_argument("--later-settle", type=float, help="the same before its later repetitions (default: as --settle)")
     parser.add_argument("--alone", type=float, default=2, help="time of a measurement alone before each run")
     parser.add_argument("--budget", type=float, default=280)
     parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="for all programs")

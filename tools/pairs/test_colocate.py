@@ -100,13 +100,28 @@ class Turns(unittest.TestCase):
         self.assertEqual(colocate.programs_of(threads), 2 + 3)
 
     def test_runs_beyond_the_budget_are_listed(self):
-        args = types.SimpleNamespace(seconds=2.0, settle=3.0, alone=1.0, budget=60.0)
+        args = types.SimpleNamespace(seconds=2.0, settle=3.0, later_settle=None, alone=1.0, budget=60.0)
         order = [("llm+train", Way("slo:1.10")), ("llm+train", Way("mps"))]
-        self.assertAlmostEqual(colocate.seconds_of(args, order[0][1]), 6.9)
+        self.assertAlmostEqual(colocate.seconds_of(args, order[0][1], True), 6.9)
         sessions = dict.fromkeys([way.session for _, way in order], object())
         late = colocate.time.monotonic() - 59
         self.assertEqual(colocate.run_all(args, sessions, order, None, late), ["llm+train slo:1.10", "llm+train mps"])
         self.assertEqual(colocate.run_all(args, {}, order, None, late + 59), ["llm+train slo:1.10", "llm+train mps"])
+
+    def test_later_runs_with_a_target_settle_for_less(self):
+        class Session:
+            settled = []
+
+            def run(self, pair, way, settle):
+                self.settled.append(settle)
+                return ()
+
+        table = types.SimpleNamespace(add=lambda *_: None)
+        args = types.SimpleNamespace(seconds=2.0, settle=8.0, later_settle=1.0, alone=1.0, budget=60.0)
+        order = [("llm+train", Way("slo:1.10")), ("llm+train", Way("slices"))] * 3
+        sessions = dict.fromkeys([way.session for _, way in order], Session())
+        self.assertEqual(colocate.run_all(args, sessions, order, table, colocate.time.monotonic()), [])
+        self.assertEqual(Session.settled, [8.0, 0.7, 1.0, 0.7, 1.0, 0.7])
 
 
 if __name__ == "__main__":
