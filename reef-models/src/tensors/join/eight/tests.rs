@@ -124,13 +124,23 @@ fn eighths(b: &Builder<'_>, dims: &[usize]) -> Value {
 fn convolved(b: &mut Builder<'_>, x: &Value, [size, stride, pad]: [usize; 3]) -> Value {
     let edge = [0, 0, pad as i64, pad as i64];
     let x = b.pad(x, &edge, &edge, Scalar::Whole(0)).unwrap();
-    let w = eighths(b, &[CHANNELS, x.dims()[1], size, size]);
-    let over = [2, 3].map(|axis| (x.dims()[axis] - size) / stride + 1);
-    let sums = convolution(x.dims(), w.dims(), 1, &over, &[stride; 2], &[1; 2], Domain::F32);
-    let dims = vec![x.dims()[0], CHANNELS, over[0], over[1]];
-    let sums = b.emit(Kind::Contract(sums), &[&x, &w], Spec { element: Element::F32, dims });
+    let sums = contracted(b, &x, [1, size, stride, 1]);
     let bias = eighths(b, &[CHANNELS, 1, 1]);
-    b.binary(Binary::Add, &sums.unwrap(), &bias).unwrap()
+    b.binary(Binary::Add, &sums, &bias).unwrap()
+}
+
+/// Sums over windows of `size`, in groups, without zeros around the image.
+fn contracted(
+    b: &mut Builder<'_>,
+    x: &Value,
+    [groups, size, stride, dilation]: [usize; 4],
+) -> Value {
+    let w = eighths(b, &[CHANNELS, x.dims()[1] / groups, size, size]);
+    let over = [2, 3].map(|axis| (x.dims()[axis] - (size - 1) * dilation - 1) / stride + 1);
+    let (strides, dilations) = ([stride; 2], [dilation; 2]);
+    let sums = convolution(x.dims(), w.dims(), groups, &over, &strides, &dilations, Domain::F32);
+    let dims = vec![x.dims()[0], CHANNELS, over[0], over[1]];
+    b.emit(Kind::Contract(sums), &[x, &w], Spec { element: Element::F32, dims }).unwrap()
 }
 
 /// A network of numbers of an image, which `write` continues.
@@ -236,6 +246,57 @@ fn zeros_around_numbers_without_a_zero_point_are_kernels_own() {
     let [eight] = eights(&joined)[..] else { panic!("{:?}", names(&joined)) };
     assert_eq!((eight.shape, eight.padding), ([2, 4, 5, 6], [1, 1]));
     assert_eq!(names(&joined).iter().filter(|name| **name == "move").count(), 2, "there and back");
+}
+
+/// Taps there read the zero point: a row above, and two columns behind.
+#[test]
+fn zeros_on_one_side_become_numbers_of_the_zero_point() {
+    for zero in [-3.0, 0.0, -128.0] {
+        let model = network(|b, x| {
+            let values_x = values(b, x);
+            let own = quantized(b, &values_x, 0.5, zero);
+            let values_own = values(b, &own);
+            let [before, after] = [[0, 0, 1, 0], [0, 0, 0, 2]];
+            let padded = b.pad(&values_own, &before, &after, Scalar::Whole(0)).unwrap();
+            let sums = convolved(b, &padded, [3, 1, 0]);
+            let made = quantized(b, &sums, 2.0, 1.0);
+            vec![values(b, &made)]
+        });
+        let [eight] = eights(&same(&model))[..] else { panic!("zero point {zero}") };
+        assert_eq!((eight.shape, eight.padding), ([2, 4, 6, 8], [0, 0]));
+        assert_eq!((f64::from(eight.zeros[0]), eight.zeros[1]), (zero, 1));
+    }
+}
+
+#[test]
+fn groups_and_gaps_between_taps_stay() {
+    let joined = |form: [usize; 4]| {
+        let model = network(|b, x| {
+            let values_x = values(b, x);
+            let sums = contracted(b, &values_x, form);
+            let made = quantized(b, &sums, 2.0, 1.0);
+            vec![values(b, &made)]
+        });
+        eights(&same(&model)).len()
+    };
+    assert_eq!([[1, 2, 1, 1], [2, 2, 1, 1], [1, 2, 1, 2]].map(joined), [1, 0, 0]);
+}
+
+/// Values of numbers and numbers may have other readers; sums may not.
+#[test]
+fn sums_that_another_step_reads_stay() {
+    let joined = |which: usize| {
+        let model = network(|b, x| {
+            let values_x = values(b, x);
+            let sums = contracted(b, &values_x, [1, 2, 1, 1]);
+            let made = quantized(b, &sums, 2.0, 1.0);
+            let all = [values_x, sums, made.value.clone()];
+            let read = b.unary(Unary::Abs, &all[which]).unwrap();
+            vec![values(b, &made), read]
+        });
+        eights(&same(&model)).len()
+    };
+    assert_eq!([0, 1, 2].map(joined), [1, 0, 1]);
 }
 
 /// As `QLinearConv` is read: integers of 32 bits, a bias, and scales behind both.
