@@ -341,6 +341,27 @@ fn counted(more: &[Vec<u8>]) -> Vec<Vec<u8>> {
     [&parts[..], more].concat()
 }
 
+/// Of none, of some and of all rows; each row of a batch of two has as many.
+#[test]
+fn each_of_a_batch_has_as_many_as_data_decide() {
+    let parts = counted(&[
+        singles("m", &[2, 3], |k| [3.0, 5.0, 4.0, 1.0, 0.0, 2.0][k as usize]),
+        node_of("TopK", &["m", "n"], &["z", "places"], &[]),
+        open(12, "z", FLOAT, &["2", "n"]),
+    ]);
+    let network = network(&rows(&parts), &[]).unwrap();
+    let port = &network.outputs[0];
+    assert!(matches!(port.extent, Extent::Bounded { axis: 1, .. }));
+    for (x, want) in [
+        ([1.0, 2.0, 0.0, 3.0, 4.0, 5.0], vec![5.0, 4.0, 2.0, 1.0]),
+        ([0.0, 2.0, 0.0, 3.0, 0.0, 5.0], vec![]),
+        ([1.0; 6], vec![5.0, 4.0, 3.0, 2.0, 1.0, 0.0]),
+    ] {
+        let made = doubles(&network.execute(&[Array::F32(x.to_vec())]).unwrap()[0]);
+        assert_eq!((port.spec_of(made.len()).dims, made), (vec![2, want.len() / 2], want));
+    }
+}
+
 #[test]
 fn number_of_sizes_that_data_decide_is_refused() {
     let parts = [
