@@ -2,7 +2,7 @@
 
 use crate::engine::call::ProcessId;
 use crate::engine::node::Node;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::models::budget::{Budget, Reservation};
 use crate::models::shaped::variant::Variant;
 use crate::models::state::spec::StateTensor;
@@ -39,6 +39,14 @@ pub(crate) struct StateBuffer {
     _charged: MemoryReservation,
 }
 
+/// Size of a buffer that the state of a request lacks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StateSize {
+    bytes: usize,
+    /// Bytes with which later requests have room as well.
+    roomy: usize,
+}
+
 /// Owner of state buffers, with limits.
 pub(crate) struct StateMemory {
     pub(crate) node: Arc<Node>,
@@ -49,13 +57,17 @@ pub(crate) struct StateMemory {
 }
 
 impl StateMemory {
-    /// Allocates buffers of these sizes. Blocks.
+    /// Allocates buffers of these sizes, without room where there is too little memory. Blocks.
     ///
     /// # Errors
     ///
     /// `Exhausted`; errors of the device.
-    pub(crate) fn alloc(&self, sizes: &[usize]) -> Result<Vec<StateBuffer>> {
-        sizes.iter().map(|&bytes| self.buffer(bytes)).collect()
+    pub(crate) fn alloc(&self, sizes: &[StateSize]) -> Result<Vec<StateBuffer>> {
+        let alloc = |size: &StateSize| match self.buffer(size.roomy) {
+            Err(Error::Exhausted(_)) if size.roomy > size.bytes => self.buffer(size.bytes),
+            made => made,
+        };
+        sizes.iter().map(alloc).collect()
     }
 
     fn buffer(&self, bytes: usize) -> Result<StateBuffer> {
@@ -94,13 +106,14 @@ impl Sequence {
     }
 
     /// Returns the sizes of the buffers that the state of a request of `variant` lacks.
-    pub(crate) fn missing(&self, tensors: &[StateTensor], variant: &Variant) -> Vec<usize> {
+    pub(crate) fn missing(&self, tensors: &[StateTensor], variant: &Variant) -> Vec<StateSize> {
         let missing = tensors.iter().enumerate().filter_map(|(at, tensor)| {
             let bytes = variant.outputs.each[tensor.output].bytes();
             match self.spare.get(at) {
                 Some(spare) if spare.bytes >= bytes => None,
-                Some(_) => Some(bytes.saturating_mul(2)), // it grows from request to request
-                None => Some(bytes),
+                // It grows from request to request.
+                Some(_) => Some(StateSize { bytes, roomy: bytes.saturating_mul(2) }),
+                None => Some(StateSize { bytes, roomy: bytes }),
             }
         });
         missing.collect()

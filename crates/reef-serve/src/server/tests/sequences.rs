@@ -102,6 +102,38 @@ fn state_of_one_size_takes_two_buffers() {
     assert_eq!(budget.used(), used - 16, "both are returned");
 }
 
+/// State of three rows has 24 bytes, and would take twice as much otherwise.
+#[test]
+fn state_takes_no_room_to_grow_where_there_is_none() {
+    let (fixture, loaded) =
+        open_file("narrow", &history(), HISTORY, |config| config.memory.total_mib = 64);
+    loaded.unwrap();
+    for flags in [FIRST, NEXT, LAST] {
+        fixture.second("a", "8", flags).unwrap(); // so that each shape has its network
+    }
+    assert_eq!(fixture.second("a", "7", FIRST), Ok(1.0));
+    assert_eq!(fixture.second("a", "7", NEXT), Ok(2.0));
+    let budget = fixture.server.registry.budget();
+    let rest = budget.reserve("the rest", budget.remaining() - 24).unwrap();
+    assert_eq!(fixture.second("a", "7", NEXT), Ok(3.0));
+    drop(rest);
+    assert_eq!(fixture.second("a", "7", NEXT), Ok(4.0));
+}
+
+#[test]
+fn client_that_leaves_a_request_changes_no_state() {
+    let (fixture, device) = on_losable("state-left");
+    assert_eq!(fixture.second("a", "7", FIRST), Ok(1.0));
+    device.slow.store(true, Ordering::SeqCst);
+    let left = block_on(async {
+        let step = fixture.step("a", "7", NEXT);
+        tokio::time::timeout(Duration::from_millis(100), step).await
+    });
+    device.slow.store(false, Ordering::SeqCst); // whatever came of it
+    assert!(left.is_err(), "its memory is not there");
+    assert_eq!(fixture.second("a", "7", NEXT), Ok(2.0));
+}
+
 /// A request before it takes longer than this one may.
 #[test]
 fn wait_for_a_sequence_ends_with_the_timeout() {
@@ -290,6 +322,26 @@ fn requests_of_a_sequence_run_one_at_a_time() {
         })
     });
     assert_eq!(answers, [2.0, 3.0, 4.0]);
+}
+
+#[test]
+fn sequences_that_run_at_a_time_have_their_own_state() {
+    let fixture = opened("together", &history(), HISTORY);
+    for (id, flags) in [("8", FIRST), ("8", NEXT), ("8", NEXT), ("7", FIRST)] {
+        fixture.second("a", id, flags).unwrap();
+    }
+    let second = |answer: Result<InferResponse>| {
+        let answer = answer.unwrap();
+        let (_, output) = answer.tensors().next().unwrap();
+        to_floats(&output.bytes).nth(1)
+    };
+    for want in 2..6 {
+        let (one, other) = block_on(async {
+            tokio::join!(fixture.step("a", "7", NEXT), fixture.step("a", "8", NEXT))
+        });
+        let want = [want, want + 2].map(|want| Some(want as f32));
+        assert_eq!([one, other].map(second), want);
+    }
 }
 
 #[test]
