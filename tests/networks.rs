@@ -34,6 +34,8 @@ use program::*;
 use reef::Device;
 use right::*;
 use shared::shared_launches_keep_the_bits;
+#[cfg(feature = "cuda")]
+use tensors::eights_agree;
 use tensors::{
     attention_agrees, functions_agree, joined_attention_agrees, kinds_agree, layers_agree,
     quantized_files_agree,
@@ -192,6 +194,7 @@ mod cuda {
         on! {
             Cuda:
             eight_bits_agree("precision=fp16&warpgroups=off");
+            eights_agree("precision=fp16&warpgroups=off", 200);
             joined_files_agree("precision=fp16&warpgroups=off", 2.0);
         }
     }

@@ -15,18 +15,22 @@ use std::sync::Arc;
 pub(super) fn eight(rng: &mut ChaCha8Rng) -> Case {
     let [images, chunks, fours] = [3, 4, 20].map(|most| rng.random_range(1..=most));
     let (channels, outputs) = (16 * chunks, 4 * fours);
-    let (size, stride) = pick(rng, &[(1, 1), (1, 2), (3, 1), (3, 2), (5, 1)]);
+    let square = pick(rng, &[(1, 1), (1, 2), (3, 1), (3, 2), (5, 1)]);
+    // One in three is longer in one direction than in the other.
+    let other = pick(rng, &[square, square, (1, 1)]);
+    let (size, stride) = ([square.0, other.0], [square.1, other.1]);
     let over = [(); 2].map(|()| rng.random_range(1..=9));
     let is_padded: bool = rng.random();
-    let pad = if is_padded { size / 2 } else { 0 };
-    let [height, width] = over.map(|over| (over - 1) * stride + size - 2 * pad);
+    let padding = if is_padded { size.map(|size| size / 2) } else { [0; 2] };
+    let [height, width] =
+        [0, 1].map(|axis| (over[axis] - 1) * stride[axis] + size[axis] - 2 * padding[axis]);
     let zero = |rng: &mut ChaCha8Rng| pick(rng, &[-128, -127, -3, 0, 77]);
     let eight = Eight {
         shape: [images, channels, height, width],
         over: [outputs, over[0], over[1]],
-        size: [size; 2],
-        stride: [stride; 2],
-        padding: [pad; 2],
+        size,
+        stride,
+        padding,
         scales: [1.0, 8.0],
         zeros: if is_padded { [0; 2] } else { [zero(rng), zero(rng)] },
         relu: is_padded && rng.random(),
@@ -53,7 +57,7 @@ pub(super) fn eight(rng: &mut ChaCha8Rng) -> Case {
         kind: Kind::Eight(eight),
         inputs: vec![
             spec(Element::I8, &[images, height, width, channels]),
-            spec(Element::F32, &[outputs, channels, size, size]),
+            spec(Element::F32, &[outputs, channels, size[0], size[1]]),
             spec(Element::F32, &[outputs]),
         ],
         output: spec(Element::I8, &[images, over[0], over[1], outputs]),

@@ -52,20 +52,34 @@ pub(crate) fn kinds_agree<D: Operators>(device: &D, cases: u64) {
         ("top", top),
     ];
     for (name, make) in kinds {
-        for seed in 0..cases {
-            println!("{name}, seed {seed}");
-            let rng = &mut ChaCha8Rng::seed_from_u64(seed);
-            let case = make(rng);
-            let joined = matches!(
-                case.op.kind,
-                Kind::Finished(_) | Kind::RowMap(_) | Kind::Depthwise(_) | Kind::Eight(_)
-            );
-            if joined && !device.has_joined(&case.op) {
-                continue;
-            }
-            agrees(device, &case, seed.is_multiple_of(2).then_some(rng));
-        }
+        kind_agrees(device, name, make, cases);
     }
+}
+
+/// Runs `cases` random convolutions between numbers of 8 bits, some of which the device must have.
+#[cfg(feature = "cuda")]
+pub(crate) fn eights_agree<D: Operators>(device: &D, cases: u64) {
+    assert!(kind_agrees(device, "eight", eight, cases) > 0, "the device has none of {cases}");
+}
+
+/// Runs random operations of one kind. Returns the number of those that the device has.
+fn kind_agrees<D: Operators>(device: &D, name: &str, make: Make, cases: u64) -> u64 {
+    let mut count = 0;
+    for seed in 0..cases {
+        println!("{name}, seed {seed}");
+        let rng = &mut ChaCha8Rng::seed_from_u64(seed);
+        let case = make(rng);
+        let joined = matches!(
+            case.op.kind,
+            Kind::Finished(_) | Kind::RowMap(_) | Kind::Depthwise(_) | Kind::Eight(_)
+        );
+        if joined && !device.has_joined(&case.op) {
+            continue;
+        }
+        agrees(device, &case, seed.is_multiple_of(2).then_some(rng));
+        count += 1;
+    }
+    count
 }
 
 pub(super) fn pick<T: Copy>(rng: &mut ChaCha8Rng, of: &[T]) -> T {
@@ -88,6 +102,24 @@ pub(super) fn case(
 ) -> Case {
     let arrays = inputs.iter().map(|spec| array(rng, spec)).collect();
     Case { op: Arc::new(TensorOp { kind, inputs, output }), inputs: arrays, tolerance }
+}
+
+/// In every third case some floats are no number.
+fn with_none(rng: &mut ChaCha8Rng, mut case: Case) -> Case {
+    if rng.random_ratio(1, 3) {
+        let specs = case.op.inputs.iter();
+        let floats = specs.zip(&mut case.inputs).filter(|(spec, _)| spec.element.is_float());
+        for (spec, array) in floats {
+            let mut numbers = array.values().to_f64();
+            for number in &mut numbers {
+                if rng.random_ratio(1, 5) {
+                    *number = f64::NAN;
+                }
+            }
+            *array = Array::from_f64(spec.element, numbers);
+        }
+    }
+    case
 }
 
 fn dims(rng: &mut ChaCha8Rng, rank: usize, most: usize) -> Vec<usize> {
@@ -271,7 +303,9 @@ fn fold(rng: &mut ChaCha8Rng) -> Case {
     let input = Spec { element: pick(rng, elements), dims: vec![a, b, c] };
     let made = if by_place { Element::I64 } else { pick(rng, elements) };
     let output = Spec { element: made, dims: kept.dims.clone() };
-    case(rng, Kind::Fold(Fold { kind, domain, kept, folded }), vec![input], output, 1e-6)
+    let made =
+        case(rng, Kind::Fold(Fold { kind, domain, kept, folded }), vec![input], output, 1e-6);
+    with_none(rng, made)
 }
 
 /// Elements of any type from anywhere, an axis at a time, or from nowhere.
@@ -340,7 +374,8 @@ fn scatter(rng: &mut ChaCha8Rng) -> Case {
     ];
     let kind = pick(rng, &[Replace, Add, Multiply, Max, Min]);
     let output = Spec { element: of_data, dims: vec![data] };
-    case(rng, Kind::Scatter(Scatter { target, kind, domain }), inputs, output, 0.0)
+    let made = case(rng, Kind::Scatter(Scatter { target, kind, domain }), inputs, output, 0.0);
+    with_none(rng, made)
 }
 
 fn scan(rng: &mut ChaCha8Rng) -> Case {
@@ -358,5 +393,6 @@ fn top(rng: &mut ChaCha8Rng) -> Case {
     let input = Spec { element: pick(rng, &ELEMENTS), dims: vec![rows, len] };
     let element = if places { Element::I64 } else { input.element };
     let output = Spec { element, dims: vec![rows, k] };
-    case(rng, Kind::TopK(TopK { len, k, largest, places }), vec![input], output, 0.0)
+    let made = case(rng, Kind::TopK(TopK { len, k, largest, places }), vec![input], output, 0.0);
+    with_none(rng, made)
 }

@@ -15,6 +15,8 @@ mod rows;
 
 pub(crate) use attention::joined_attention_agrees;
 pub(crate) use functions::functions_agree;
+#[cfg(feature = "cuda")]
+pub(crate) use kinds::eights_agree;
 pub(crate) use kinds::kinds_agree;
 pub(crate) use network::{attention_agrees, layers_agree};
 pub(crate) use quantized::quantized_files_agree;
