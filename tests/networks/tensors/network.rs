@@ -147,7 +147,8 @@ pub(crate) fn attention_agrees<D: Operators>(device: &D, tolerance: f32) {
 /// device that has one launch for a layer has one for each.
 pub(crate) fn layers_agree<D: Operators>(device: &D, tolerance: f32) {
     file_agrees(device, &layers(), tolerance, "layers");
-    for rows in [INSIDE, 50] {
+    // One row and a few are those of a decoder's step.
+    for rows in [1, 7, INSIDE, 50] {
         file_agrees(device, &constant_layers(rows), tolerance, "constant layers");
     }
     constants_are_shared(device, tolerance);
