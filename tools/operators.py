@@ -277,4 +277,4 @@ if __name__ == "__main__":
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--time", type=float, default=0.1)
-    sys.exit(main(parser.parse_args()))
+    sys.exit(main(parser.parse_intermixed_args()))
