@@ -2,6 +2,7 @@
 //! `tools/onnx_quantized.py` makes them.
 
 use super::device::plain;
+use crate::handmade::{file, node, scalar, singles, stored, value};
 use reef_conformance::Null;
 use reef_core::{Priority, Seq, issue};
 use reef_models::kinds::reference::{Inputs, apply};
@@ -145,11 +146,15 @@ fn in_chunks(op: &Op) -> Quantization {
 /// Output of an inference for an image.
 fn infer<D: Operators>(device: &D, network: &Network<D>, image: &Array) -> Vec<f64> {
     network.stage(0, image).unwrap();
+    run(device, network);
+    network.output(0).unwrap().values().to_f64()
+}
+
+fn run<D: Operators>(device: &D, network: &Network<D>) {
     let mut queue = device.queue(Priority::BestEffort, None).unwrap();
     for (seq, command) in (0..).map(Seq).zip(&*network.inference()) {
         issue(command, seq, None, &mut queue).unwrap();
     }
-    network.output(0).unwrap().values().to_f64()
 }
 
 fn cases() -> Cases {
@@ -237,5 +242,54 @@ fn quantized_files_run_on_kernels_of_8_bits() {
         assert!(apart <= step * 1.001, "{name}: off by {apart}, a step is {step}");
         let again = model.weights_sharing(&weights).unwrap();
         assert_eq!(again.own_bytes(Some(&weights)), 0, "{name}: equal constants are there");
+    }
+}
+
+/// A convolution that images of two scales share, as in a detector's head. Biases are such that no
+/// number lies half-way between two others.
+fn shared_convolution() -> Vec<u8> {
+    let one = |k: &str| {
+        let [x, q, v, c, n, y, s, z] =
+            ["x", "q", "v", "c", "n", "y", "s", "z"].map(|name| format!("{name}{k}"));
+        let dims = [1, 16, 2, 3];
+        let parts = [
+            node("QuantizeLinear", &[&x, &s, &z], &q, &[]),
+            node("DequantizeLinear", &[&q, &s, &z], &v, &[]),
+            node("Conv", &[&v, "w", "b"], &c, &[]),
+            node("QuantizeLinear", &[&c, "s", "z"], &n, &[]),
+            node("DequantizeLinear", &[&n, "s", "z"], &y, &[]),
+            value(11, &x, &dims),
+            value(12, &y, &dims),
+        ];
+        parts.concat()
+    };
+    let zero = |name: &str, number: i8| stored(name, 3, &[], &number.to_le_bytes());
+    let weight = |at: i64| if at % 16 == 0 { 127 } else { at * 37 % 255 - 127 };
+    let constants = [
+        singles("w", &[16, 16, 1, 1], |at| weight(at) as f32 / 128.0),
+        singles("b", &[16], |at| (2 * at + 1) as f32 / 1024.0),
+        scalar("s1", 0.5),
+        scalar("s2", 0.25),
+        scalar("s", 0.25),
+        zero("z1", 3),
+        zero("z2", -128),
+        zero("z", 5),
+    ];
+    file(17, &[one("1"), one("2"), constants.concat()])
+}
+
+#[test]
+fn weights_that_two_scales_share_are_packed_for_each() {
+    let read = Model::from_onnx(&shared_convolution(), "shared").tensors_only().read();
+    let (device, model) = (tensors(), read.unwrap());
+    let steps = model.tensors().unwrap().steps_on(&device);
+    assert_eq!(steps.iter().filter(|step| step.op.name() == "eight").count(), 2);
+    let network = model.load(&device).unwrap();
+    let value = |at: usize| (at * 7 % 31) as f32 / 4.0 - 1.0;
+    let x = [0, 5].map(|from| Array::F32((from..from + 96).map(value).collect()));
+    x.iter().enumerate().for_each(|(k, x)| network.stage(k, x).unwrap());
+    run(&device, &network);
+    for (k, want) in model.tensors().unwrap().execute(&x).unwrap().iter().enumerate() {
+        assert_eq!(network.output(k).unwrap(), *want, "y{}", k + 1);
     }
 }
