@@ -285,8 +285,8 @@ fn weights_that_two_scales_share_are_packed_for_each() {
     let steps = model.tensors().unwrap().steps_on(&device);
     assert_eq!(steps.iter().filter(|step| step.op.name() == "eight").count(), 2);
     let network = model.load(&device).unwrap();
-    let value = |at: usize| (at * 7 % 31) as f32 / 4.0 - 1.0;
-    let x = [0, 5].map(|from| Array::F32((from..from + 96).map(value).collect()));
+    let sample = |at: usize| (at * 7 % 31) as f32 / 4.0 - 1.0;
+    let x = [0, 5].map(|from| Array::F32((from..from + 96).map(sample).collect()));
     x.iter().enumerate().for_each(|(k, x)| network.stage(k, x).unwrap());
     run(&device, &network);
     for (k, want) in model.tensors().unwrap().execute(&x).unwrap().iter().enumerate() {
