@@ -43,8 +43,8 @@ pub(crate) struct StateBuffer {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StateSize {
     bytes: usize,
-    /// Bytes with which later requests have room as well.
-    roomy: usize,
+    /// Bytes that are enough for some later requests as well.
+    with_growth: usize,
 }
 
 /// Owner of state buffers, with limits.
@@ -57,14 +57,14 @@ pub(crate) struct StateMemory {
 }
 
 impl StateMemory {
-    /// Allocates buffers of these sizes, without room where there is too little memory. Blocks.
+    /// Allocates buffers of these sizes, without growth where memory is short. Blocks.
     ///
     /// # Errors
     ///
     /// `Exhausted`; errors of the device.
     pub(crate) fn alloc(&self, sizes: &[StateSize]) -> Result<Vec<StateBuffer>> {
-        let alloc = |size: &StateSize| match self.buffer(size.roomy) {
-            Err(Error::Exhausted(_)) if size.roomy > size.bytes => self.buffer(size.bytes),
+        let alloc = |size: &StateSize| match self.buffer(size.with_growth) {
+            Err(Error::Exhausted(_)) if size.with_growth > size.bytes => self.buffer(size.bytes),
             made => made,
         };
         sizes.iter().map(alloc).collect()
@@ -112,8 +112,8 @@ impl Sequence {
             match self.spare.get(at) {
                 Some(spare) if spare.bytes >= bytes => None,
                 // It grows from request to request.
-                Some(_) => Some(StateSize { bytes, roomy: bytes.saturating_mul(2) }),
-                None => Some(StateSize { bytes, roomy: bytes }),
+                Some(_) => Some(StateSize { bytes, with_growth: bytes.saturating_mul(2) }),
+                None => Some(StateSize { bytes, with_growth: bytes }),
             }
         });
         missing.collect()

@@ -104,7 +104,7 @@ fn state_of_one_size_takes_two_buffers() {
 
 /// State of three rows has 24 bytes, and would take twice as much otherwise.
 #[test]
-fn state_takes_no_room_to_grow_where_there_is_none() {
+fn state_takes_no_more_than_it_must_where_memory_is_short() {
     let (fixture, loaded) =
         open_file("narrow", &history(), HISTORY, |config| config.memory.total_mib = 64);
     loaded.unwrap();
