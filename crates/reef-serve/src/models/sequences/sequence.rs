@@ -63,11 +63,13 @@ impl StateMemory {
     ///
     /// `Exhausted`; errors of the device.
     pub(crate) fn alloc(&self, sizes: &[StateSize]) -> Result<Vec<StateBuffer>> {
-        let alloc = |size: &StateSize| match self.buffer(size.with_growth) {
-            Err(Error::Exhausted(_)) if size.with_growth > size.bytes => self.buffer(size.bytes),
-            made => made,
+        let alloc = |bytes: fn(&StateSize) -> usize| {
+            sizes.iter().map(|size| self.buffer(bytes(size))).collect::<Result<Vec<_>>>()
         };
-        sizes.iter().map(alloc).collect()
+        match alloc(|size| size.with_growth) {
+            Err(Error::Exhausted(_)) => alloc(|size| size.bytes),
+            made => made,
+        }
     }
 
     fn buffer(&self, bytes: usize) -> Result<StateBuffer> {
