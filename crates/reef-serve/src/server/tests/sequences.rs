@@ -1,14 +1,16 @@
 //! State that stays on the device from one request of a sequence to the next.
 
 use super::losses::{Losable, until};
-use super::shapes::handmade::{file, int, ints, node};
+use super::shapes::handmade::{file, float, graph, int, ints, node, typed};
 use super::shapes::{asking, open_file, peer, port};
 use super::sharing_by_grpc::connected;
 use super::sharing_by_grpc::proto::{DataType, ModelConfigRequest};
 use super::*;
 use crate::engine::api::Engine;
 use crate::engine::device;
-use crate::kserve::infer::request::{InferRequest, RequestedOutput, SequenceParameters};
+use crate::kserve::infer::request::{
+    InferRequest, RequestedOutput, SequenceParameters, TensorData,
+};
 use crate::kserve::infer::response::InferResponse;
 use crate::models::sequences::table::SequenceKey;
 use std::sync::atomic::Ordering;
@@ -38,6 +40,31 @@ fn total() -> Vec<u8> {
         port(11, "before", &["1", "2"]),
         port(12, "y", &["1", "2"]),
         port(12, "after", &["1", "2"]),
+    ];
+    file(17, &nodes)
+}
+
+/// Adds `x` to what a sequence has until the largest number is 5 or more.
+fn up_to_five() -> Vec<u8> {
+    let pair = ["1", "2"];
+    let body = [
+        typed(11, "i", 7, &[]),
+        typed(11, "going", 9, &[]),
+        port(11, "h", &pair),
+        node("Add", &["h", "x"], "sum", &[]),
+        node("ReduceMax", &["sum"], "most", &[int("keepdims", 0)]),
+        node("Less", &["most", "five"], "small", &[]),
+        typed(12, "small", 9, &[]),
+        port(12, "sum", &pair),
+    ];
+    let nodes = [
+        node("Constant", &[], "five", &[float("value_float", 5.0)]),
+        node("Loop", &["", "", "before"], "after", &[graph("body", &body)]),
+        node("Identity", &["after"], "y", &[]),
+        port(11, "x", &pair),
+        port(11, "before", &pair),
+        port(12, "y", &pair),
+        port(12, "after", &pair),
     ];
     file(17, &nodes)
 }
@@ -303,6 +330,25 @@ fn failed_request_leaves_the_state_as_it_was() {
     let late = block_on(fixture.server.answer(&peer("a"), late));
     assert!(matches!(late, Err(Error::Deadline(_))), "{late:?}");
     assert_eq!(fixture.second("a", "7", NEXT), Ok(2.0));
+}
+
+#[test]
+fn loop_that_does_not_end_changes_no_state() {
+    let fixture = opened("unended", &up_to_five(), &format!("loop_bound = 4\n{TOTAL}"));
+    let ask = |x: f32, flags: [bool; 2]| {
+        let mut request = step("7", flags[0], flags[1]);
+        request.inputs[0].from = TensorData::Bytes(to_bytes(&[0.0, x]).into());
+        let answer = block_on(fixture.server.answer(&peer("a"), request))?;
+        let (_, output) = answer.tensors().next().unwrap();
+        Ok::<_, Error>(to_floats(&output.bytes).nth(1).unwrap())
+    };
+    assert_eq!(ask(2.0, FIRST), Ok(6.0), "three iterations");
+    assert_eq!(ask(2.0, NEXT), Ok(8.0));
+    for flags in [NEXT, LAST, FIRST] {
+        let said = ask(-9.0, flags).unwrap_err().to_string();
+        assert!(said.contains("(Loop): 4 iterations: "), "{said}");
+    }
+    assert_eq!(ask(2.0, NEXT), Ok(10.0), "its state is as it was");
 }
 
 #[test]
