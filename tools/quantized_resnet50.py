@@ -254,7 +254,10 @@ def main(args):
     if has_gpu and torch.cuda.is_available():
         files = {"floats": (floats, np.float32), "fp16": (half, np.float16), "QDQ": (qdq, np.float32)}
         steps = steps_of_onnxruntime(files)
-        steps["PyTorch, fp16, CUDA graph"] = [step_of_torch(model)]
+        try:
+            steps["PyTorch, fp16, CUDA graph"] = [step_of_torch(model)]
+        except RuntimeError as error:  # REEF's figures stay
+            print(f"# PyTorch: {str(error).splitlines()[:1]}", flush=True)
         say("peers are ready")
     ours, times = OfReef(args.reef, [qdq, floats], fp16, args.time), {}
     launches = {}
