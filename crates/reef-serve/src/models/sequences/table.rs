@@ -114,15 +114,23 @@ impl Sequences {
         }
         drop_idle(&mut all, self.idle);
         let own = all.keys().filter(|other| other.owner == key.owner).count();
-        let max = if own < part { self.max } else { part };
         if all.len() >= self.max || own >= part {
-            let text = format!("sequences of the model must be at most {max}: end one first");
-            return Err(Error::Exhausted(text));
+            return Err(self.too_many((own >= part).then_some(part)));
         }
         let (number, used) = (free_number(&all), Mutex::new(Instant::now()));
         let entry = Arc::new(Entry { number, sequence: Arc::default(), used });
         all.insert(key.clone(), entry.clone());
         Ok(entry)
+    }
+
+    /// Refusal of one more sequence of a principal that has its `part`, or of any other.
+    fn too_many(&self, part: Option<usize>) -> Error {
+        let max = self.max;
+        let (whose, most) = match part.filter(|&part| part < max) {
+            Some(part) => (format!("one principal, limits.principal_percent of {max},"), part),
+            None => ("the model".into(), max),
+        };
+        Error::Exhausted(format!("sequences of {whose} must be at most {most}: end one first"))
     }
 
     fn not_started(&self, key: &SequenceKey) -> Error {

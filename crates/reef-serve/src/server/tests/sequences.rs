@@ -13,6 +13,7 @@ use crate::kserve::infer::request::{
 };
 use crate::kserve::infer::response::InferResponse;
 use crate::models::sequences::table::SequenceKey;
+use crate::net::identity::principal::Principal;
 use std::sync::atomic::Ordering;
 
 /// Sums of all rows that a sequence has given: `y = sum(past ++ x)`.
@@ -399,10 +400,25 @@ fn sequences_above_the_limit_are_refused() {
         fixture.second("a", &id.to_string(), FIRST).unwrap();
     }
     let said = fixture.second("a", "more", FIRST).unwrap_err();
-    let want = format!("sequences of the model must be at most {part}: end one first");
+    let want = format!(
+        "sequences of one principal, limits.principal_percent of 4, must be at most {part}: end \
+         one first"
+    );
     assert_eq!(said, Error::Exhausted(want));
     fixture.second("a", "0", LAST).unwrap();
     fixture.second("a", "more", FIRST).unwrap();
+}
+
+#[test]
+fn owner_may_have_all_sequences_of_a_model() {
+    let fixture = opened("owner", &history(), &format!("max_sequences = 4\n{HISTORY}"));
+    let owner = Peer { principal: Principal::User(0), ..Peer::UNKNOWN };
+    let start = |id: &str| block_on(fixture.server.answer(&owner, step(id, true, false))).map(drop);
+    for id in ["1", "2", "3", "4", "1"] {
+        start(id).unwrap();
+    }
+    let want = "sequences of the model must be at most 4: end one first";
+    assert_eq!(start("5"), Err(Error::Exhausted(want.into())));
 }
 
 #[test]
