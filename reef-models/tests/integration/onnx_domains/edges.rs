@@ -3,7 +3,7 @@
 
 use super::{assert_near, doubles, network, numbers};
 use crate::handmade::{
-    file, float, int, ints, node, node_of, ones, open, singles, stored, text, typed, value,
+    file, float, int, ints, node, node_in, node_of, ones, open, singles, stored, text, typed, value,
 };
 use reef_models::Model;
 use reef_op::tensor::{Array, Element};
@@ -551,4 +551,61 @@ fn causal_convolution_hands_its_last_elements_on() {
     assert_near(&made("", "none")[0], &twice([12.0, 15.0, 18.0, 1.0, -0.5, -2.0]));
     let want = [16.0, 15.0, 18.0, 3.397_407, -0.188_770, -0.238_406];
     assert_near(&made("past", "silu")[0], &twice(want));
+}
+
+/// Results of an optimizer for two tensors of one element, after `count` steps before.
+fn optimized(
+    op: &str,
+    count: i64,
+    kept: &[[f32; 2]],
+    attributes: &[Vec<u8>],
+) -> Result<Array, String> {
+    let lists = [&[[1.0, -2.0], [0.5, 1.0]][..], kept].concat();
+    let named = |letter: &str, count: usize| -> Vec<String> {
+        (0..count).map(|k| format!("{letter}{k}")).collect()
+    };
+    let (inputs, outputs) = (named("x", 2 * lists.len()), named("y", 2 * (kept.len() + 1)));
+    let tensors = inputs.iter().map(String::as_str);
+    let operands: Vec<&str> = ["rate", "count"].into_iter().chain(tensors).collect();
+    let results: Vec<&str> = outputs.iter().map(String::as_str).collect();
+    let mut parts = vec![
+        stored("rate", FLOAT, &[], &0.5f32.to_le_bytes()),
+        stored("count", 7, &[], &count.to_le_bytes()),
+        node_in("ai.onnx.preview.training", op, &operands, &results, attributes),
+    ];
+    parts.extend(inputs.iter().map(|name| value(11, name, &[1])));
+    parts.extend(outputs.iter().map(|name| value(12, name, &[1])));
+    let given: Vec<Array> =
+        lists.iter().flatten().map(|&number| Array::F32(vec![number])).collect();
+    let made = network(&parts, &[])?.execute(&given).unwrap();
+    Ok(Array::F64(made.iter().flat_map(doubles).collect()))
+}
+
+/// Expected numbers are those of ONNX's reference evaluator. Each list is that of new tensors, and
+/// then of what is kept of them.
+#[test]
+fn optimizers_make_one_step_for_each_tensor() {
+    let (half, quarter) = (|name: &str| float(name, 0.5), |name: &str| float(name, 0.25));
+    let adagrad = [half("decay_factor"), quarter("epsilon"), half("norm_coefficient")];
+    let momentum = [half("alpha"), quarter("beta"), half("norm_coefficient")];
+    let of_mode = |mode: &str| [&momentum[..], &[text("mode", mode)]].concat();
+    let more = [quarter("epsilon"), quarter("norm_coefficient_post")];
+    let adam = [&momentum[..], &more].concat();
+    let (first, second) = ([0.5, -1.0], [4.0, 0.25]);
+    let check = |op, count, kept: &[[f32; 2]], attributes: &[Vec<u8>], want: &[f64]| {
+        assert_near(&optimized(op, count, kept, attributes).unwrap(), want);
+    };
+    check("Adagrad", 0, &[second], &adagrad, &[0.7988792, -2.0, 5.0, 0.25]);
+    check("Adagrad", 3, &[second], &adagrad, &[0.9195517, -2.0, 5.0, 0.25]);
+    check("Momentum", 0, &[second], &of_mode("standard"), &[-0.5, -2.0625, 3.0, 0.125]);
+    check("Momentum", 3, &[second], &of_mode("standard"), &[-0.125, -2.0625, 2.25, 0.125]);
+    check("Momentum", 0, &[second], &of_mode("nesterov"), &[-0.25, -2.03125, 3.0, 0.125]);
+    check("Momentum", 3, &[second], &of_mode("nesterov"), &[-0.0625, -2.03125, 2.25, 0.125]);
+    let kept = [0.75, -0.5, 1.75, 0.0625];
+    check("Adam", 0, &[first, second], &adam, &[&[0.5711874, -1.125][..], &kept].concat());
+    check("Adam", 3, &[first, second], &adam, &[&[0.5472456, -1.07479][..], &kept].concat());
+    let said = optimized("Momentum", 0, &[second], &of_mode("other")).unwrap_err();
+    assert!(said.ends_with("attribute mode = \"other\""), "{said}");
+    let said = optimized("Adam", 0, &[second], &adam).unwrap_err();
+    assert!(said.ends_with("a step takes 4 operands for each tensor, got 6"), "{said}");
 }

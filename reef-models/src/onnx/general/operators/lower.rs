@@ -1,6 +1,6 @@
 //! Table of the operators and the functions that read them.
 
-use super::elements::{activations, arithmetic, cast};
+use super::elements::{activations, arithmetic, cast, training};
 use super::microsoft;
 use super::ml;
 use super::places::{boxes, indexed, movement, resize, selected, shapes, slices};
@@ -48,6 +48,7 @@ fn families(domain: &str) -> Result<&'static [Family]> {
     match domain {
         "" | "ai.onnx" => Ok(FAMILIES),
         "ai.onnx.ml" => Ok(&[ml::learned]),
+        "ai.onnx.preview.training" => Ok(&[training::optimizer]),
         "com.microsoft" => Ok(&[
             quantized::quantized,
             quantized::quantized_of_microsoft,
