@@ -609,3 +609,25 @@ fn optimizers_make_one_step_for_each_tensor() {
     let said = optimized("Adam", 0, &[second], &adam).unwrap_err();
     assert!(said.ends_with("a step takes 4 operands for each tensor, got 6"), "{said}");
 }
+
+/// `Not` is that of version 1; `Neg` has changed with 6, and `Add` with 7.
+#[test]
+fn older_file_is_read_if_its_operators_have_not_changed() {
+    let read = |opset: i64, node: Vec<u8>, element: i64| {
+        let parts = [node, typed(11, "x", element, &[2]), typed(12, "y", element, &[2])];
+        let bytes = file(opset, &parts);
+        let read = Model::from_onnx(&bytes, "made").tensors_only().read();
+        read.map(|model| model.tensors().unwrap().clone()).map_err(|error| error.to_string())
+    };
+    let not = read(1, node("Not", &["x"], "y", &[]), 9).unwrap();
+    let truths = Array::from_le_bytes(Element::Bool, &[1, 0]);
+    assert_eq!(doubles(&not.execute(&[truths]).unwrap()[0]), [0.0, 1.0]);
+    let neg = || node("Neg", &["x"], "y", &[]);
+    read(6, neg(), FLOAT).unwrap();
+    let add = node("Add", &["x", "x"], "y", &[]);
+    for (opset, changed) in [(5, neg()), (6, add)] {
+        let said = read(opset, changed, FLOAT).unwrap_err();
+        let wanted = format!("operator set {opset} (have: 7 to 28) is not supported");
+        assert!(said.contains(&wanted), "{said}");
+    }
+}
