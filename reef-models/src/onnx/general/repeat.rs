@@ -416,12 +416,31 @@ impl<'a> Walk<'a, '_> {
         depth: usize,
     ) -> Result<Vec<NodeResult>, Fault> {
         let fault = |why| Fault::at_node(name_of(node), node.op, why);
-        if self.opset < 9 {
-            let why = "it is the one of operator set 8: convert the file to 9 or later";
-            return Err(fault(beyond(why)));
-        }
         let body = self.body(node, scope, outer, depth)?;
-        let mut operands = all(operands).map_err(fault)?;
+        if self.opset >= 9 {
+            return self.scan(&body, all(operands).map_err(fault)?, "scan_input_directions");
+        }
+        // Of operator set 8: the first axis of all is that of a batch, and the next one is walked.
+        let batches = batches(&mut self.builder, operands).map_err(fault)?;
+        let mut given = Vec::new();
+        for operands in batches {
+            let made = self.scan(&body, operands, "directions")?;
+            given.push(tensors(made).map_err(fault)?);
+        }
+        let stacked = stacked(&mut self.builder, &given, &[]).map_err(fault)?;
+        Ok(stacked.into_iter().map(NodeResult::Tensor).collect())
+    }
+
+    /// Results of a body for each part of the sequences, which follow the state. `directions` is
+    /// the attribute that says from which end they are walked.
+    fn scan(
+        &mut self,
+        body: &Body<'a, '_>,
+        mut operands: Vec<Value>,
+        directions: &str,
+    ) -> Result<Vec<NodeResult>, Fault> {
+        let (node, outer) = (body.node, body.outer);
+        let fault = |why| body.fault(why);
         let count = number(node, "num_scan_inputs", outer).and_then(|count| {
             operands
                 .len()
@@ -431,14 +450,15 @@ impl<'a> Walk<'a, '_> {
         let sequences = operands.split_off(count.map_err(fault)?);
         body.ensure_ports(operands.len() + sequences.len(), operands.len()).map_err(fault)?;
         let outputs = body.graph.outputs.len() - operands.len();
-        let sequences = Sequences::of(node, outer, sequences, outputs).map_err(fault)?;
+        let sequences =
+            Sequences::of(node, outer, sequences, outputs, directions).map_err(fault)?;
         let state = operands.into_iter().map(NodeResult::Tensor).collect();
         let mut turn = Turn { state, given: Vec::new() };
         for at in 0..sequences.len {
             let parts = sequences.at(&mut self.builder, at).map_err(fault)?;
             let parts = parts.into_iter().map(NodeResult::Tensor);
             let given = turn.state.iter().cloned().chain(parts).collect();
-            let mut made = self.run_body(&body, given)?;
+            let mut made = self.run_body(body, given)?;
             let parts = made.split_off(turn.state.len());
             turn.given.push(tensors(parts).map_err(fault)?);
             turn.state = made;
@@ -449,9 +469,9 @@ impl<'a> Walk<'a, '_> {
             let parts = parts.into_iter().map(NodeResult::Tensor);
             let never = self.truth(false).map_err(fault)?;
             self.guards.push((never, true));
-            let made = self.run_body(&body, turn.state.iter().cloned().chain(parts).collect());
+            let made = self.run_body(body, turn.state.iter().cloned().chain(parts).collect());
             self.guards.pop();
-            self.of_none(&body, made, turn.state.len(), ends)?
+            self.of_none(body, made, turn.state.len(), ends)?
         } else {
             stacked(&mut self.builder, &turn.given, ends).map_err(fault)?
         };
@@ -541,11 +561,12 @@ impl Sequences {
         outer: &Outer<'a>,
         values: Vec<Value>,
         outputs: usize,
+        directions: &str,
     ) -> Result<Self> {
         let list = |name: &str, count: usize| numbers(node, name, outer, count);
         let inputs = values.len();
         let axes = list("scan_input_axes", inputs)?;
-        let ways = ways(axes, list("scan_input_directions", inputs)?);
+        let ways = ways(axes, list(directions, inputs)?);
         let axes = list("scan_output_axes", outputs)?;
         let outputs = self::ways(axes, list("scan_output_directions", outputs)?);
         let mut each = Vec::new();
@@ -642,6 +663,36 @@ fn tensors(results: impl IntoIterator<Item = NodeResult>) -> Result<Vec<Value>> 
 fn all(operands: &[Option<&Value>]) -> Result<Vec<Value>> {
     let each = operands.iter().map(|operand| operand.cloned());
     each.collect::<Option<_>>().ok_or_else(|| "an operand is missing".into())
+}
+
+/// Operands of each entry of the batch that a `Scan` of operator set 8 has, whose first operand is
+/// the lengths of its sequences.
+fn batches(b: &mut Builder<'_>, operands: &[Option<&Value>]) -> Result<Vec<Vec<Value>>> {
+    let (lengths, others) = operands.split_first().ok_or("operand 0 is missing")?;
+    if lengths.is_some() {
+        let why = "sequences have lengths of their own in operator set 8: convert the file to 9 or \
+                   later";
+        return Err(beyond(why));
+    }
+    let others = all(others)?;
+    let first = |value: &Value| value.dims().first().copied();
+    let batch = others.first().and_then(first).ok_or("a batch is missing")?;
+    if batch == 0 || others.iter().any(|value| first(value) != Some(batch)) {
+        let shown: Vec<_> = others.iter().map(|value| value.spec.to_string()).collect();
+        let shown = shown.join(", ");
+        return Err(format!("operands must have one batch of at least 1, got {shown}"));
+    }
+    let _making = b.ledger.charge((ITEM * others.len() as u64).saturating_mul(batch as u64))?;
+    let mut made = Vec::new();
+    for at in 0..batch {
+        let mut entry = Vec::new();
+        for value in &others {
+            let part = b.cut(value, 0, at, at + 1)?;
+            entry.push(b.reshape(&part, value.dims()[1..].to_vec())?);
+        }
+        made.push(entry);
+    }
+    Ok(made)
 }
 
 /// A condition, if it is known.

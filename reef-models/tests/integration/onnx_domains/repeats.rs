@@ -486,6 +486,50 @@ fn scan_over_nothing_gives_its_state_and_no_rows() {
     scanned(node("Transpose", &["row"], "used", &[ints("perm", &[1, 0])])); // it can't be read
 }
 
+/// All tensors of operator set 8 have a batch before what the body gets, and the lengths of the
+/// sequences stand before the state.
+#[test]
+fn scan_of_operator_set_8_goes_through_a_batch() {
+    let read = |lengths: &str, x: &[i64], more: &[Vec<u8>]| {
+        let body = graph(
+            "body",
+            &[
+                open(11, "s", FLOAT, &[]),
+                open(11, "row", FLOAT, &[]),
+                node("Add", &["s", "row"], "sum", &[]),
+                node("Identity", &["sum"], "part", &[]),
+                value(12, "sum", &[1]),
+                value(12, "part", &[1]),
+            ],
+        );
+        let attributes = [&[body, int("num_scan_inputs", 1)], more].concat();
+        let parts = [
+            node_of("Scan", &[lengths, "z", "x"], &["y", "parts"], &attributes),
+            value(11, "z", &[2, 1]),
+            value(11, "x", x),
+            value(12, "y", &[2, 1]),
+            value(12, "parts", &[2, 3, 1]),
+        ];
+        let bytes = file(8, &parts);
+        let read = Model::from_onnx(&bytes, "made").tensors_only().read();
+        read.map(|model| model.tensors().unwrap().clone()).map_err(|error| error.to_string())
+    };
+    let made = |more: &[Vec<u8>]| {
+        let network = read("", &[2, 3, 1], more).unwrap();
+        assert_eq!(network.outputs[1].spec.dims, [2, 3, 1]);
+        let x = Array::F32(vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        let made = network.execute(&[Array::F32(vec![0.0, 10.0]), x]).unwrap();
+        [doubles(&made[0]), doubles(&made[1])].concat()
+    };
+    assert_eq!(made(&[]), [6.0, 25.0, 1.0, 3.0, 6.0, 14.0, 19.0, 25.0]);
+    let backward = [ints("directions", &[1])];
+    assert_eq!(made(&backward), [6.0, 25.0, 3.0, 5.0, 6.0, 16.0, 21.0, 25.0]);
+    let said = read("x", &[2, 3, 1], &[]).unwrap_err();
+    assert!(said.contains("sequences have lengths of their own in operator set 8"), "{said}");
+    let said = read("", &[3, 3, 1], &[]).unwrap_err();
+    assert!(said.contains("operands must have one batch of at least 1, got "), "{said}");
+}
+
 /// A loop of three iterations that carries a sequence, and what is made of its last one.
 fn with_lists(first: Vec<u8>, body: &[Vec<u8>], last: Vec<u8>) -> Result<Vec<f64>, String> {
     let ports = [
