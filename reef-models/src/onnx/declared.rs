@@ -1,14 +1,15 @@
 //! Inputs and outputs that a file declares, before a network is made of it.
 
-use super::fault::Fault;
-use super::file::{Dimension, ModelFile, ValueFile};
-use super::general::stored::element;
+use super::fault::{Fault, unsupported};
+use super::file::{Dimension, ModelFile, ValueFile, tensors_of_sequence, value_of_optional};
+use super::general::stored::{element, read_tensor};
+use super::protobuf::Malformed;
 use super::read::ReadOptions;
 use crate::errors::error::Result;
 use crate::files::whole;
 use crate::memory::budget::Budget;
 use crate::memory::ledger::Ledger;
-use reef_op::tensor::{Array, Element, Truth};
+use reef_op::tensor::{Array, Element, Spec, Truth};
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
@@ -33,6 +34,11 @@ pub struct DeclaredPort {
     pub element: Option<Element>,
     /// Its sizes; `None` if the file says nothing about them.
     pub sizes: Option<Vec<DeclaredSize>>,
+    /// It is a sequence, whose tensors are inputs or outputs of their own: they have its name with
+    /// their places after it, such as `x.0`. Its shape is their number, and its sizes are empty.
+    pub is_sequence: bool,
+    /// The file lets it be left out. A network that was read always has it.
+    pub is_optional: bool,
 }
 
 /// Inputs and outputs of a file, in its order; inputs that it has values for are left out.
@@ -155,23 +161,36 @@ fn port(value: &ValueFile<'_>) -> DeclaredPort {
             fixed.unwrap_or(DeclaredSize::Open(String::new()))
         }
     };
+    let sizes = value.dims.as_ref().map(|dims| dims.iter().map(size).collect());
+    let is_sequence = value.items.is_some();
     DeclaredPort {
         name: value.name.to_owned(),
         element: element(value.element).ok(),
-        sizes: value.dims.as_ref().map(|dims| dims.iter().map(size).collect()),
+        sizes: if is_sequence { Some(Vec::new()) } else { sizes },
+        is_sequence,
+        is_optional: value.is_optional,
     }
 }
 
-/// Names and types of the inputs of a file, in its order, those that it has values for left out.
-/// The type is `None` if it is none that is read.
+/// Reads the tensors of a file that holds what goes into `port` or comes out of it, as ONNX's test
+/// data do: one tensor, or those of a sequence.
 ///
 /// # Errors
 ///
-/// Errors of [`declared`].
-pub fn input_names(
-    path: impl AsRef<Path>,
-    budget: &Budget,
-) -> Result<Vec<(String, Option<Element>)>> {
-    let inputs = declared(path, budget)?.inputs;
-    Ok(inputs.into_iter().map(|input| (input.name, input.element)).collect())
+/// `Onnx` if it is none, `Unsupported` if it is an optional value that is left out.
+pub fn read_value(bytes: &[u8], name: &str, port: &DeclaredPort) -> Result<Vec<(Spec, Array)>> {
+    let ledger = Ledger::new(&Budget::default());
+    let of_file = |why: String| Fault { at: "no value".into(), why }.of(name.into(), &ledger);
+    let malformed = |Malformed(why): Malformed| of_file(why);
+    let bytes = if port.is_optional {
+        let left_out = || of_file(unsupported("an optional value that is left out is"));
+        value_of_optional(bytes).map_err(malformed)?.ok_or_else(left_out)?
+    } else {
+        bytes
+    };
+    if !port.is_sequence {
+        return Ok(vec![read_tensor(bytes, name)?]);
+    }
+    let tensors = tensors_of_sequence(bytes, &ledger).map_err(malformed)?;
+    tensors.iter().map(|tensor| read_tensor(tensor, name)).collect()
 }

@@ -96,12 +96,24 @@ pub(super) struct TensorFile<'a> {
     pub(super) external: List<(&'a str, &'a str)>,
 }
 
-/// `ValueInfoProto`: a tensor that goes in or out.
+/// `ValueInfoProto`: a tensor or a sequence of tensors that goes in or out. One that is optional is
+/// as if it had to be there.
 #[derive(Debug, Default)]
 pub(super) struct ValueFile<'a> {
     pub(super) name: &'a str,
+    /// `TensorProto.DataType`; 0 if it is not a tensor.
     pub(super) element: i64,
     /// `None` if the file says nothing about the shape.
+    pub(super) dims: Option<List<Dimension<'a>>>,
+    /// Its tensors, if it is a sequence of tensors.
+    pub(super) items: Option<ItemFile<'a>>,
+    pub(super) is_optional: bool,
+}
+
+/// `TypeProto.Tensor` of the tensors of a sequence.
+#[derive(Debug)]
+pub(super) struct ItemFile<'a> {
+    pub(super) element: i64,
     pub(super) dims: Option<List<Dimension<'a>>>,
 }
 
@@ -278,10 +290,47 @@ impl<'a> ValueFile<'a> {
         let mut value = Self::default();
         message!(bytes,
             1 => |v| value.name = v.text()?,
-            2 => |v| (value.element, value.dims) = tensor_type(v.bytes()?, ledger)?,
+            2 => |v| value.read_type(v.bytes()?, ledger)?,
         );
         Ok(value)
     }
+
+    /// Reads a `TypeProto`, which may be that of an optional value.
+    fn read_type(&mut self, bytes: &'a [u8], ledger: &Ledger) -> Result<()> {
+        let mut within = None;
+        message!(bytes, 9 => |v| within = Some(inner(v.bytes()?)?));
+        self.is_optional = within.is_some();
+        let bytes = within.unwrap_or(bytes);
+        let mut sequence: &[u8] = &[];
+        message!(bytes, 4 => |v| sequence = inner(v.bytes()?)?);
+        (self.element, self.dims) = tensor_type(bytes, ledger)?;
+        let (element, dims) = tensor_type(sequence, ledger)?;
+        if element != 0 {
+            self.items = Some(ItemFile { element, dims }); // not maps, which ZipMap declares
+        }
+        Ok(())
+    }
+}
+
+/// The `TypeProto` in the type of a sequence or of an optional value.
+fn inner(bytes: &[u8]) -> Result<&[u8]> {
+    let mut inner: &[u8] = &[];
+    message!(bytes, 1 => |v| inner = v.bytes()?);
+    Ok(inner)
+}
+
+/// Bytes of the tensors of a `SequenceProto`.
+pub(super) fn tensors_of_sequence<'a>(bytes: &'a [u8], ledger: &Ledger) -> Result<List<&'a [u8]>> {
+    let mut tensors = List::default();
+    message!(bytes, 3 => |v| tensors.push(v.bytes()?, ledger)?);
+    Ok(tensors)
+}
+
+/// Bytes of the tensor or the sequence of an `OptionalProto`; `None` if it has neither.
+pub(super) fn value_of_optional(bytes: &[u8]) -> Result<Option<&[u8]>> {
+    let mut found = None;
+    message!(bytes, 3 => |v| found = Some(v.bytes()?), 5 => |v| found = Some(v.bytes()?));
+    Ok(found)
 }
 
 /// Element type and shape of a `TypeProto`.

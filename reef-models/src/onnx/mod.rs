@@ -43,7 +43,7 @@ pub(crate) mod read;
 mod reads;
 
 pub use copy::copy;
-pub use declared::{Declared, DeclaredPort, DeclaredSize, declared, input_names};
+pub use declared::{Declared, DeclaredPort, DeclaredSize, declared, read_value};
 pub use evaluate::{execute, execute_bytes};
 pub use general::stored::read_tensor;
 pub use general::texts::read_texts;

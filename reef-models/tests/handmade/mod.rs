@@ -129,6 +129,21 @@ pub(crate) fn open(field: u64, name: &str, element: i64, dims: &[&str]) -> Vec<u
     bytes(field, [bytes(1, name), bytes(2, bytes(1, tensor))].concat())
 }
 
+/// An input or output that is a sequence of tensors, as an optional value or not.
+pub(crate) fn sequence(
+    field: u64,
+    name: &str,
+    element: i64,
+    dims: &[i64],
+    is_optional: bool,
+) -> Vec<u8> {
+    let sizes: Vec<u8> = dims.iter().flat_map(|&size| bytes(1, number(1, size))).collect();
+    let tensor = [number(1, element), bytes(2, sizes)].concat();
+    let list = bytes(4, bytes(1, bytes(1, tensor)));
+    let kind = if is_optional { bytes(9, bytes(1, list)) } else { list };
+    bytes(field, [bytes(1, name), bytes(2, kind)].concat())
+}
+
 /// A tensor of ones.
 pub(crate) fn ones(name: &str, dims: &[i64]) -> Vec<u8> {
     singles(name, dims, |_| 1.0)

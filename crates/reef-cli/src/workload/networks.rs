@@ -49,7 +49,7 @@ impl Sizes {
             return Ok(Vec::new());
         }
         let names = names_of(network)?;
-        Ok(self.shape.iter().filter(|(name, _)| names.contains(name)).cloned().collect())
+        Ok(self.shape.iter().filter(|(name, _)| has(&names, name)).cloned().collect())
     }
 
     /// Refuses shapes by names that no network has, and a bound of loops for none that has loops.
@@ -64,7 +64,7 @@ impl Sizes {
         }
         let names: Vec<_> =
             networks.iter().map(|of| names_of(of)).collect::<models::Result<_>>()?;
-        match self.shape.iter().find(|(name, _)| !names.iter().any(|names| names.contains(name))) {
+        match self.shape.iter().find(|(name, _)| !names.iter().any(|names| has(names, name))) {
             None => Ok(()),
             Some((name, _)) => Err(Usage(format!(
                 "--shape {name}: must be an input or a size of an ONNX file, got neither in {}",
@@ -75,12 +75,20 @@ impl Sizes {
     }
 }
 
-/// Names of inputs and of open sizes; none if the network isn't an ONNX file.
+/// Returns whether a name is one of these, or that of a tensor of a sequence, whose place follows.
+fn has(names: &BTreeSet<String>, name: &str) -> bool {
+    let sequence = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    names.contains(name) || sequence.len() < name.len() && names.contains(sequence)
+}
+
+/// Names of inputs and of open sizes, and those of sequences with a dot; none if the network isn't
+/// an ONNX file.
 fn names_of(network: &str) -> models::Result<BTreeSet<String>> {
     let Some(file) = onnx::file_of(network) else { return Ok(BTreeSet::new()) };
     let Declared { inputs, .. } = onnx::declared(file, &Budget::default())?;
     let mut names = BTreeSet::new();
     for input in inputs {
+        names.extend(input.is_sequence.then(|| format!("{}.", input.name)));
         names.insert(input.name);
         let open = |size| match size {
             DeclaredSize::Open(name) if !name.is_empty() => Some(name),

@@ -60,8 +60,11 @@ type ChosenSizes = BTreeMap<String, usize>;
 
 impl Declaration {
     /// Converts the declaration of a file; `None` if it leaves the rank of an input open, and none
-    /// of these shapes has it.
+    /// of these shapes has it, or if it has sequences, whose tensors have names of their own.
     pub(crate) fn of(declared: Declared, shapes: &[BTreeMap<String, Vec<usize>>]) -> Option<Self> {
+        if declared.inputs.iter().chain(&declared.outputs).any(|port| port.is_sequence) {
+            return None;
+        }
         let of = |ports: Vec<DeclaredPort>| ports.into_iter().map(DeclaredTensor::of).collect();
         let Declared { inputs, outputs } = declared;
         let mut declaration = Self::with(of(inputs), of(outputs));

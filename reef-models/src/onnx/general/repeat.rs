@@ -1,4 +1,4 @@
-//! `Loop` and `Scan`, whose bodies are read again for each iteration.
+//! `Loop`, `Scan` and `SequenceMap`, whose bodies are read again for each iteration.
 //!
 //! Their number is known when the network is read, by constants or shapes, or it has a bound, such
 //! as the most rows that there may be. An iteration that data may end sooner is computed, and its
@@ -87,7 +87,7 @@ impl<'a> Walk<'a, '_> {
     ) -> Result<Vec<NodeResult>, Fault> {
         let fault = |why| Fault::at_node(name_of(node), node.op, why);
         let body = self.body(node, scope, outer, depth)?;
-        let state = self.first_state(node, operands).map_err(fault)?;
+        let state = self.named_operands(node, operands, 2).map_err(fault)?;
         let fixed = state.len() + 2;
         body.ensure_ports(fixed, state.len() + 1).map_err(fault)?;
         let trips = self.trip_count(node, operands.first().copied().flatten()).map_err(fault)?;
@@ -156,20 +156,21 @@ impl<'a> Walk<'a, '_> {
         Ok(turn.state.into_iter().chain(stacked.into_iter().map(NodeResult::Tensor)).collect())
     }
 
-    /// The state before the first iteration of a `Loop`: tensors and sequences.
-    fn first_state(
+    /// Operands from `first` on: tensors and sequences.
+    fn named_operands(
         &self,
         node: &NodeFile<'a>,
         operands: &[Option<&Value>],
+        first: usize,
     ) -> Result<Vec<NodeResult>> {
-        let mut state = Vec::new();
-        for (name, operand) in node.inputs.iter().zip(operands).skip(2) {
-            state.push(match operand {
+        let mut given = Vec::new();
+        for (name, operand) in node.inputs.iter().zip(operands).skip(first) {
+            given.push(match operand {
                 Some(value) => NodeResult::Tensor(Value::clone(value)),
                 None => self.sequence_named(name)?.ok_or("an operand is missing")?,
             });
         }
-        Ok(state)
+        Ok(given)
     }
 
     /// The body of a node, with its constants.
@@ -476,6 +477,45 @@ impl<'a> Walk<'a, '_> {
             stacked(&mut self.builder, &turn.given, ends).map_err(fault)?
         };
         Ok(turn.state.into_iter().chain(stacked.into_iter().map(NodeResult::Tensor)).collect())
+    }
+
+    /// Results of a `SequenceMap`: a sequence of each of its body's, for all places of the first
+    /// operand. Other operands are sequences as long, or tensors for all places.
+    pub(super) fn mapped(
+        &mut self,
+        node: &'a NodeFile<'a>,
+        operands: &[Option<&Value>],
+        scope: &Scope<'a, '_>,
+        outer: &Outer<'a>,
+        depth: usize,
+    ) -> Result<Vec<NodeResult>, Fault> {
+        let fault = |why| Fault::at_node(name_of(node), node.op, why);
+        let body = self.body(node, scope, outer, depth)?;
+        let given = self.named_operands(node, operands, 0).map_err(fault)?;
+        let Some(NodeResult::Sequence(first)) = given.first() else {
+            return Err(fault("operand 0 must be a sequence".into()));
+        };
+        let len = first.len();
+        body.ensure_ports(given.len(), node.outputs.len()).map_err(fault)?;
+        let other_len = |operand: &NodeResult| match operand {
+            NodeResult::Sequence(list) => Some(list.len()).filter(|&other| other != len),
+            NodeResult::Tensor(_) => None,
+        };
+        if let Some(other) = given.iter().find_map(other_len) {
+            return Err(fault(format!("sequences must have one length, got {len} and {other}")));
+        }
+        let mut made = vec![Vec::new(); body.graph.outputs.len()];
+        for at in 0..len {
+            let part = |operand: &NodeResult| match operand {
+                NodeResult::Sequence(list) => NodeResult::Tensor(list[at].clone()),
+                NodeResult::Tensor(value) => NodeResult::Tensor(value.clone()),
+            };
+            let results = self.run_body(&body, given.iter().map(part).collect())?;
+            for (list, value) in made.iter_mut().zip(tensors(results).map_err(fault)?) {
+                list.push(value);
+            }
+        }
+        Ok(made.into_iter().map(NodeResult::Sequence).collect())
     }
 
     /// Results from `first` on of a body that never runs: none of each. It was read for their types

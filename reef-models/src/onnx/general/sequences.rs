@@ -7,6 +7,7 @@ use crate::onnx::file::NodeFile;
 use crate::onnx::node::name_of;
 use crate::tensors::axes::{axis, size};
 use crate::tensors::value::Value;
+use reef_op::tensor::{Array, Truth};
 
 impl<'a> Walk<'a, '_> {
     /// The result of an operator on sequences; `None` if it is none.
@@ -19,7 +20,8 @@ impl<'a> Walk<'a, '_> {
         let is_sequence =
             node.inputs.first().is_some_and(|name| self.names.sequences.contains_key(name));
         let is_new = matches!(node.op, "SequenceConstruct" | "SequenceEmpty" | "SplitToSequence");
-        if !matches!(node.domain, "" | "ai.onnx") || !is_sequence && !is_new {
+        let is_own = matches!(node.domain, "" | "ai.onnx") && node.op != "SequenceMap";
+        if !is_own || !is_sequence && !is_new {
             return Ok(None);
         }
         self.ensure_plain(node, node.inputs.iter().copied(), scope)?;
@@ -28,9 +30,16 @@ impl<'a> Walk<'a, '_> {
         let held = node.inputs.first().and_then(|name| self.names.sequences.get(name));
         let items = held.map_or(0, Vec::len) + node.inputs.len();
         let making = ledger.charge(ITEM * items as u64).map_err(|why| fault(why.into()))?;
-        let result = self.apply(node, scope, outer).map_err(fault)?;
+        let result = self.apply(node, scope, outer);
+        if result.is_err() {
+            // The place in the list, or the sizes of the parts.
+            let decides = node.inputs.get(if node.op == "SequenceInsert" { 2 } else { 1 });
+            let unknown = decides.and_then(|name| scope.get(name));
+            let unknown = unknown.filter(|value| value.known_values().is_none());
+            self.unbound.extend(unknown.into_iter().flat_map(|value| self.builder.roots(value)));
+        }
         drop(making);
-        Ok(Some(result))
+        Ok(Some(result.map_err(fault)?))
     }
 
     fn apply(
@@ -53,7 +62,11 @@ impl<'a> Walk<'a, '_> {
             Some(given) => at(number(&given?)?, len),
         };
         Ok(match node.op {
-            "Identity" => NodeResult::Sequence(list),
+            "Identity" | "Optional" | "OptionalGetElement" => NodeResult::Sequence(list),
+            "OptionalHasElement" => {
+                let there = Array::Bool(vec![Truth(1)]);
+                NodeResult::Tensor(self.builder.constant(Vec::new(), there)?)
+            }
             "SequenceEmpty" => NodeResult::Sequence(Vec::new()),
             "SequenceConstruct" => {
                 NodeResult::Sequence((0..node.inputs.len()).map(needed).collect::<Result<_>>()?)

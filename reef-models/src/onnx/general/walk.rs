@@ -13,7 +13,9 @@ use crate::ir::recognise::reading::{Recognised, Refusal, recognise};
 use crate::memory::ledger::Ledger;
 use crate::model::texts::Texts;
 use crate::onnx::fault::{Fault, Result, beyond, unsupported};
-use crate::onnx::file::{Dimension, FunctionFile, GraphFile, ModelFile, NodeFile, ValueFile};
+use crate::onnx::file::{
+    Dimension, FunctionFile, GraphFile, ItemFile, ModelFile, NodeFile, ValueFile,
+};
 use crate::onnx::images::SHOWN;
 use crate::onnx::node::name_of;
 use crate::onnx::opset::{OPSETS, ensure_read, version};
@@ -251,32 +253,43 @@ impl<'a, 'o> Walk<'a, 'o> {
         self.inputs(graph, &mut scope)?;
         self.outputs = graph.outputs.iter().map(|output| output.name).collect();
         self.nodes(&graph.nodes, &mut scope, &[], 0)?;
-        let output = |output: &ValueFile<'a>| match scope.get(output.name) {
-            Some(value) if value.texts == Some(TextOrigin::Request) => {
-                let why = "it may hold texts of a request that the file does not have: \
-                           let a LabelEncoder make it";
-                Err(Fault { at: format!("output {:?}", output.name), why: beyond(why) })
-            }
-            Some(value) => {
-                let bound = self.names.bounds.get(output.name).cloned();
-                Ok((output.name.to_owned(), value.clone(), bound))
-            }
-            None => {
-                let why = if self.names.sequences.contains_key(output.name) {
-                    beyond("it is a sequence: let ConcatFromSequence or SequenceAt make tensors")
-                } else {
-                    "no node makes it".into()
-                };
-                Err(Fault { at: format!("output {:?}", output.name), why })
-            }
-        };
-        let outputs = graph.outputs.iter().map(output).collect::<Result<Vec<_>, _>>()?;
+        let mut outputs = Vec::new();
+        for output in &graph.outputs {
+            let made = self.results(output.name, &scope);
+            let fault = |why| Fault { at: format!("output {:?}", output.name), why };
+            outputs.extend(made.map_err(fault)?);
+        }
         let builder = std::mem::replace(&mut self.builder, Builder::new(self.ledger));
         let is_text = |name: &&str| scope.get(name).is_some_and(|value| value.texts.is_some());
         let ports = graph.inputs.iter().chain(graph.outputs.iter()).map(|port| port.name);
         let text_ports = ports.filter(is_text).collect();
         let checks = std::mem::take(&mut self.checks);
         Ok(Walked { builder, outputs, checks, texts: self.texts.clone(), text_ports })
+    }
+
+    /// The tensor of an output with the size of it that data decide, or all tensors of a sequence,
+    /// which are outputs of their own: they have its name with their places after it.
+    fn results(
+        &self,
+        name: &str,
+        scope: &Scope<'a, '_>,
+    ) -> Result<Vec<(String, Value, Option<Bound>)>> {
+        match (scope.get(name), self.names.sequences.get(name)) {
+            (Some(value), _) if value.texts == Some(TextOrigin::Request) => Err(beyond(
+                "it may hold texts of a request that the file does not have: let a LabelEncoder \
+                 make it",
+            )),
+            (Some(value), _) => {
+                let bound = self.names.bounds.get(name).cloned();
+                Ok(vec![(name.to_owned(), value.clone(), bound)])
+            }
+            (None, Some(list)) => {
+                self.ledger.keep((NAME + ITEM) * list.len() as u64)?;
+                let each = list.iter().enumerate();
+                Ok(each.map(|(k, value)| (item_name(name, k), value.clone(), None)).collect())
+            }
+            (None, None) => Err("no node makes it".into()),
+        }
     }
 
     pub(super) fn initializers(
@@ -312,14 +325,22 @@ impl<'a, 'o> Walk<'a, 'o> {
         let mut seen = HashSet::new();
         for input in graph.inputs.iter().filter(is_open) {
             refuse_map(graph, input)?;
-            let value = self.input(input).map_err(|why| Fault::at_input(input.name, why))?;
-            if !seen.insert(input.name) {
-                return Err(Fault::at_input(input.name, "it is there twice".into()));
+            let fault = |why| Fault::at_input(input.name, why);
+            if let Some(item) = &input.items {
+                let list = self.items(input.name, item).map_err(fault)?;
+                self.names.sequences.insert(input.name, list);
+            } else {
+                let value = self.input(input).map_err(fault)?;
+                scope.insert(input.name, value);
             }
-            scope.insert(input.name, value);
+            if !seen.insert(input.name) {
+                return Err(fault("it is there twice".into()));
+            }
         }
         let asked = self.options.shapes.keys().chain(self.options.values.keys());
-        let open = |name: &str| graph.inputs.iter().any(|input| is_named(input, name));
+        let open = |name: &str| {
+            graph.inputs.iter().any(|input| is_named(input, name) || self.has_item(input, name))
+        };
         match asked.into_iter().find(|name| !open(name.as_str())) {
             Some(name) => {
                 Err(Fault::at_input(name, "the network has no such input or size".into()))
@@ -331,34 +352,86 @@ impl<'a, 'o> Walk<'a, 'o> {
     fn input(&mut self, input: &ValueFile<'a>) -> Result<Value> {
         let is_text = input.element == STRING;
         let element = if is_text { Element::I64 } else { element(input.element)? };
-        let bound = self.options.values.get(input.name);
-        let dims = self.dims(input, bound.map(|(dims, _)| dims.as_slice()))?;
+        let dims = self.dims(input.name, input.dims.as_deref())?;
         let few = Few::of(input.element);
         self.names.few.extend(few.map(|few| (input.name, few)));
-        let Some((_, array)) = bound else {
-            let given = self.builder.input(input.name, Spec { element, dims })?;
-            return match few {
-                Some(few) => few.cast(&mut self.builder, &given, true),
-                None => Ok(Value { texts: is_text.then_some(TextOrigin::Request), ..given }),
-            };
-        };
-        if is_text {
+        let is_known = self.options.values.contains_key(input.name);
+        if is_text && is_known {
             return Err(beyond("texts decide about shapes"));
         }
-        if array.element() != element {
-            return Err(format!("values must be of type {element}, got {}", array.element()));
+        let given = self.given(input.name, Spec { element, dims })?;
+        match few.filter(|_| !is_known) {
+            Some(few) => few.cast(&mut self.builder, &given, true),
+            None => Ok(Value { texts: is_text.then_some(TextOrigin::Request), ..given }),
+        }
+    }
+
+    /// An input of each inference, or the values that were given for it beforehand.
+    fn given(&mut self, name: &str, spec: Spec) -> Result<Value> {
+        let Some((_, array)) = self.options.values.get(name) else {
+            return self.builder.input(name, spec);
+        };
+        if array.element() != spec.element {
+            let (want, got) = (spec.element, array.element());
+            return Err(format!("values must be of type {want}, got {got}"));
         }
         if self.options.keeps_inputs {
-            self.builder.input(input.name, Spec { element, dims: dims.clone() })?;
+            self.builder.input(name, spec.clone())?;
         }
-        self.builder.constant(dims, array.clone())
+        self.builder.constant(spec.dims, array.clone())
+    }
+
+    /// Tensors of an input that is a sequence. They are inputs of their own, which have its name
+    /// with their places after it.
+    fn items(&mut self, name: &str, item: &ItemFile<'a>) -> Result<Vec<Value>> {
+        let asked = self.options.shapes.get(name).map(Vec::as_slice);
+        let count = match asked {
+            Some(&[count]) => count,
+            Some(other) => {
+                return Err(format!("its shape must be its number of tensors, got {other:?}"));
+            }
+            None => {
+                let is_given = |k: &usize| self.options.shapes.contains_key(&item_name(name, *k));
+                (0..).take_while(is_given).count()
+            }
+        };
+        if asked.is_none() && count == 0 {
+            return Err(format!(
+                "it is a sequence: choose its number of tensors as its shape, such as {name}=2"
+            ));
+        }
+        let mut list = Vec::new();
+        for k in 0..count {
+            self.ledger.keep(NAME + ITEM)?;
+            let made = self.item(&item_name(name, k), item);
+            list.push(made.map_err(|why| format!("tensor {k} of it: {why}"))?);
+        }
+        Ok(list)
+    }
+
+    fn item(&mut self, name: &str, item: &ItemFile<'a>) -> Result<Value> {
+        let element = element(item.element)?;
+        if Few::of(item.element).is_some() {
+            return Err(unsupported("sequences of numbers of few bits are"));
+        }
+        let dims = self.dims(name, item.dims.as_deref())?;
+        self.given(name, Spec { element, dims })
+    }
+
+    /// Returns whether a tensor of an input that is a sequence has this name.
+    fn has_item(&self, input: &ValueFile<'_>, name: &str) -> bool {
+        let Some(list) = self.names.sequences.get(input.name) else { return false };
+        let place = name.strip_prefix(input.name).and_then(|rest| rest.strip_prefix('.'));
+        let place = place.and_then(|place| place.parse::<usize>().ok());
+        place.is_some_and(|place| place < list.len())
     }
 
     /// Sizes of an input: those that were asked for, those of the file, and 1 for what is left
     /// open.
-    fn dims(&self, input: &ValueFile<'a>, given: Option<&[usize]>) -> Result<Vec<usize>> {
-        let asked = given.or(self.options.shapes.get(input.name).map(Vec::as_slice));
-        let Some(file) = &input.dims else {
+    fn dims(&self, name: &str, file: Option<&[Dimension<'_>]>) -> Result<Vec<usize>> {
+        let given = self.options.values.get(name).map(|(dims, _)| dims.as_slice());
+        let asked = given.or(self.options.shapes.get(name).map(Vec::as_slice));
+        let Some(file) = file else {
             return asked
                 .map(<[usize]>::to_vec)
                 .ok_or_else(|| "its shape is left open: choose one".into());
@@ -597,6 +670,7 @@ impl<'a, 'o> Walk<'a, 'o> {
                 self.repeated(node, operands, scope, outer, depth, &mut facts.bounds)?
             }
             ("" | "ai.onnx", "Scan") => self.scanned(node, operands, scope, outer, depth)?,
+            ("" | "ai.onnx", "SequenceMap") => self.mapped(node, operands, scope, outer, depth)?,
             _ => match self.functions.iter().find(same) {
                 Some(function) => {
                     return self.function(node, function, operands, outer, depth).map(Some);
@@ -937,5 +1011,12 @@ fn few_of<'a>(node: &'a NodeFile<'a>, outer: &Outer<'a>, few: &HashMap<&str, Few
 
 fn is_named(input: &ValueFile<'_>, name: &str) -> bool {
     let symbol = |dim: &Dimension<'_>| matches!(dim, Dimension::Open(symbol) if *symbol == name);
-    input.name == name || input.dims.as_ref().is_some_and(|dims| dims.iter().any(symbol))
+    let items = input.items.as_ref().and_then(|item| item.dims.as_deref());
+    let dims = input.dims.as_deref().or(items).unwrap_or_default();
+    input.name == name || dims.iter().any(symbol)
+}
+
+/// Name of a tensor of a sequence that goes in or out.
+fn item_name(name: &str, place: usize) -> String {
+    format!("{name}.{place}")
 }

@@ -2,7 +2,7 @@
 
 use super::{assert_near, doubles, network, outputs};
 use crate::handmade::{
-    bytes, file, graph, int, ints, node, node_in, node_of, number, open, scalar, value,
+    bytes, file, graph, int, ints, node, node_in, node_of, number, open, scalar, sequence, value,
 };
 use reef_models::Model;
 use reef_op::tensor::{Array, Element};
@@ -302,15 +302,118 @@ fn data_choose_between_sequences_of_one_length() {
 }
 
 #[test]
-fn sequence_cannot_be_an_output() {
+fn sequence_as_an_output_is_its_tensors() {
     let parts = [
-        node("SequenceConstruct", &["x", "x"], "y", &[]),
+        node("Constant", &[], "sizes", &[ints("value_ints", &[1, 2])]),
+        node("SplitToSequence", &["x", "sizes"], "parts", &[]),
+        node("Neg", &["x"], "y", &[]),
+        open(11, "x", FLOAT, &["3"]),
+        sequence(12, "parts", FLOAT, &[], false),
+        open(12, "y", FLOAT, &["3"]),
+    ];
+    let network = network(&parts, &[]).unwrap();
+    let names: Vec<_> = network.outputs.iter().map(|port| &*port.name).collect();
+    assert_eq!(names, ["parts.0", "parts.1", "y"]);
+    let made = network.execute(&[Array::F32(vec![1.0, 2.0, 3.0])]).unwrap();
+    let made: Vec<_> = made.iter().map(doubles).collect();
+    assert_eq!(made, [vec![1.0], vec![2.0, 3.0], vec![-1.0, -2.0, -3.0]]);
+}
+
+/// Their sizes are known once they are given.
+#[test]
+fn sizes_of_parts_may_be_an_input() {
+    let parts = [
+        node("SplitToSequence", &["x", "sizes"], "y", &[]),
+        open(11, "x", FLOAT, &["3"]),
+        open(11, "sizes", 7, &["2"]),
+        sequence(12, "y", FLOAT, &[], false),
+    ];
+    let bytes = file(21, &parts);
+    let opened = || Model::from_onnx(&bytes, "made").tensors_only();
+    let said = opened().read().unwrap_err().to_string();
+    assert!(said.contains("the values of input [\"sizes\"] decide about shapes"), "{said}");
+    let values = [("sizes".to_owned(), (vec![2], Array::I64(vec![2, 1])))].into();
+    let model = opened().values(&values).read().unwrap();
+    let made = model.tensors().unwrap().execute(&[Array::F32(vec![1.0, 2.0, 3.0])]).unwrap();
+    assert_eq!(made.iter().map(doubles).collect::<Vec<_>>(), [vec![1.0, 2.0], vec![3.0]]);
+}
+
+/// Adds `x` to each tensor of a sequence of numbers, and gives its number as well.
+fn added(is_optional: bool) -> Vec<Vec<u8>> {
+    let body = graph(
+        "body",
+        &[
+            value(11, "item", &[]),
+            value(11, "more", &[]),
+            node("Add", &["item", "more"], "sum", &[]),
+            value(12, "sum", &[]),
+        ],
+    );
+    vec![
+        node("OptionalHasElement", &["list"], "is_there", &[]),
+        node("OptionalGetElement", &["list"], "same", &[]),
+        node("SequenceMap", &["same", "x"], "sums", &[body]),
+        node("SequenceLength", &["list"], "length", &[]),
+        sequence(11, "list", FLOAT, &[1], is_optional),
+        value(11, "x", &[1]),
+        sequence(12, "sums", FLOAT, &[], false),
+        open(12, "length", 7, &[]),
+        open(12, "is_there", 9, &[]),
+    ]
+}
+
+#[test]
+fn sequence_as_an_input_is_its_tensors() {
+    for is_optional in [false, true] {
+        let parts = added(is_optional);
+        let model = network(&parts, &[("list", &[2])]).unwrap();
+        let names: Vec<_> = model.inputs.iter().map(|port| &*port.name).collect();
+        assert_eq!(names, ["list.0", "list.1", "x"]);
+        let given = [1.0, 2.0, 10.0].map(|number| Array::F32(vec![number]));
+        let made = model.execute(&given).unwrap();
+        let made: Vec<_> = made.iter().map(doubles).collect();
+        assert_eq!(made, [vec![11.0], vec![12.0], vec![2.0], vec![1.0]]);
+        let none = network(&parts, &[("list", &[0])]).unwrap();
+        let made = none.execute(&[Array::F32(vec![10.0])]).unwrap();
+        assert_eq!(made.iter().map(doubles).collect::<Vec<_>>(), [vec![0.0], vec![1.0]]);
+        let by_items = network(&parts, &[("list.0", &[1]), ("list.1", &[1])]).unwrap();
+        assert_eq!(by_items.inputs.len(), 3);
+    }
+}
+
+#[test]
+fn sequence_as_an_input_needs_a_length() {
+    let say = |shapes: &[(&str, &[usize])]| network(&added(false), shapes).unwrap_err();
+    let said = say(&[]);
+    assert!(said.contains("input \"list\": it is a sequence: choose its number"), "{said}");
+    let said = say(&[("list", &[1, 2])]);
+    assert!(said.contains("its shape must be its number of tensors, got [1, 2]"), "{said}");
+    let said = say(&[("list", &[2]), ("list.2", &[1])]);
+    assert!(said.contains("input \"list.2\": the network has no such input or size"), "{said}");
+    let said = say(&[("list", &[2]), ("list.1", &[3])]);
+    assert!(said.contains("tensor 1 of it: size 0 is fixed to 1, 3 asked"), "{said}");
+}
+
+#[test]
+fn sequences_of_a_map_have_one_length() {
+    let body = graph(
+        "body",
+        &[
+            value(11, "a", &[]),
+            value(11, "b", &[]),
+            node("Add", &["a", "b"], "sum", &[]),
+            value(12, "sum", &[]),
+        ],
+    );
+    let parts = [
+        node("SequenceConstruct", &["x", "x"], "two", &[]),
+        node("SequenceConstruct", &["x"], "one", &[]),
+        node("SequenceMap", &["two", "one"], "y", &[body]),
         open(11, "x", FLOAT, &["2"]),
-        open(12, "y", 0, &[]),
+        sequence(12, "y", FLOAT, &[], false),
     ];
     let said = network(&parts, &[]).unwrap_err();
-    assert!(said.contains("output \"y\": it is a sequence: "), "{said}");
-    assert!(said.ends_with(", or run the file by another engine"), "{said}");
+    assert!(said.contains("(SequenceMap): sequences must have one length, got 2 and 1"), "{said}");
 }
 
 /// A decoder whose graphs are merged: one has the rows of a cache, and the other has none.

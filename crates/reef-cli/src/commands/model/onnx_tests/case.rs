@@ -2,7 +2,7 @@
 
 use crate::report::usage::Usage;
 use anyhow::Result;
-use reef::models::onnx::{input_names, read_tensor, read_texts};
+use reef::models::onnx::{DeclaredPort, declared, read_texts, read_value};
 use reef::models::{Budget, Error, Model, Port};
 use reef::tensor::{Array, Brain, Element, Spec};
 use std::collections::BTreeMap;
@@ -53,16 +53,25 @@ impl Case {
 
     /// Reads the network for its data.
     pub(crate) fn load(&self) -> Result<LoadedCase, Error> {
-        let data = self.tensors("output").and_then(|wanted| Ok((wanted, self.tensors("input")?)));
-        let (wanted, tensors) = data.map_err(|why| self.refused().unwrap_or(why))?;
-        let names = input_names(&self.file, &Budget::default())?;
+        let declared = declared(&self.file, &Budget::default())?;
+        let data = self.tensors("output", &declared.outputs);
+        let data = data.and_then(|wanted| Ok((wanted, self.tensors("input", &declared.inputs)?)));
+        let (wanted, inputs) = data.map_err(|why| self.refused().unwrap_or(why))?;
         let (mut given, mut texts) = (BTreeMap::new(), BTreeMap::new());
-        for ((name, element), tensor) in names.into_iter().zip(&tensors) {
-            let (spec, array) = retyped(&tensor.values, element);
-            texts.insert(name.clone(), tensor.texts.as_deref());
-            given.insert(name, (spec.dims, array));
+        let mut counts = BTreeMap::new();
+        for (port, tensors) in declared.inputs.iter().zip(&inputs) {
+            if port.is_sequence {
+                counts.insert(port.name.clone(), vec![tensors.len()]);
+            }
+            for (k, tensor) in tensors.iter().enumerate() {
+                let item = || format!("{}.{k}", port.name);
+                let name = if port.is_sequence { item() } else { port.name.clone() };
+                let (spec, array) = retyped(&tensor.values, port.element);
+                texts.insert(name.clone(), tensor.texts.as_deref());
+                given.insert(name, (spec.dims, array));
+            }
         }
-        let model = Model::open(&self.file).tensors_only().values(&given).read()?;
+        let model = Model::open(&self.file).tensors_only().values(&given).shapes(counts).read()?;
         let outputs = model.outputs();
         let mut ports = outputs.iter().map(|(_, port)| port);
         let of = |tensor: Tensor| match ports.next() {
@@ -72,7 +81,7 @@ impl Case {
                 (spec, placed(port, array, tensor.texts.as_deref()))
             }
         };
-        let wanted = wanted.into_iter().map(of).collect();
+        let wanted = wanted.into_iter().flatten().map(of).collect();
         let why = || Error::Tensor { why: "an input without data".into() };
         let ports = model.inputs();
         let inputs = ports.iter().map(|(_, port)| {
@@ -83,27 +92,29 @@ impl Case {
         Ok(LoadedCase { model, inputs, wanted })
     }
 
-    /// Why the network is refused, whatever its data are: sequences aren't read as data either.
+    /// Why the network is refused, whatever its data are: maps aren't read as data either.
     fn refused(&self) -> Option<Error> {
         let read = Model::open(&self.file).tensors_only().read();
         read.err().filter(|why| matches!(why, Error::Onnx { .. } | Error::Unsupported { .. }))
     }
 
-    fn tensors(&self, what: &str) -> Result<Vec<Tensor>, Error> {
-        let file = |k: usize| self.data.join(format!("{what}_{k}.pb"));
-        let there = (0..).map(file).take_while(|file| file.is_file());
-        let read = |file: PathBuf| -> Result<Tensor, Error> {
+    /// Tensors of each port for which there is a file: one, or those of a sequence.
+    fn tensors(&self, what: &str, ports: &[DeclaredPort]) -> Result<Vec<Vec<Tensor>>, Error> {
+        let files = ports.iter().enumerate();
+        let files = files.map(|(k, port)| (self.data.join(format!("{what}_{k}.pb")), port));
+        let there = files.take_while(|(file, _)| file.is_file());
+        let read = |(file, port): (PathBuf, &DeclaredPort)| -> Result<Vec<Tensor>, Error> {
             let name = file.display().to_string();
             let bytes = reef_files::read(&file, reef_files::MAX_INPUT_BYTES)
                 .map_err(|why| Error::Io { file: name.clone(), why: why.to_string() })?;
-            Ok(match read_texts(&bytes, &name)? {
-                None => Tensor { values: read_tensor(&bytes, &name)?, texts: None },
-                Some((dims, texts)) => {
-                    let unknown = Array::I64(vec![i64::MIN; texts.len()]);
-                    let spec = Spec { element: Element::I64, dims };
-                    Tensor { values: (spec, unknown), texts: Some(texts) }
-                }
-            })
+            let is_plain = !port.is_sequence && !port.is_optional;
+            if is_plain && let Some((dims, texts)) = read_texts(&bytes, &name)? {
+                let unknown = Array::I64(vec![i64::MIN; texts.len()]);
+                let spec = Spec { element: Element::I64, dims };
+                return Ok(vec![Tensor { values: (spec, unknown), texts: Some(texts) }]);
+            }
+            let tensors = read_value(&bytes, &name, port)?.into_iter();
+            Ok(tensors.map(|values| Tensor { values, texts: None }).collect())
         };
         there.map(read).collect()
     }
