@@ -10,7 +10,7 @@ use crate::observe::devices::{DeviceSnapshot, Devices};
 use crate::observe::process::Process;
 use crate::observe::series::SeriesLabels;
 use crate::observe::shares::Shares;
-use crate::observe::triton::{ModelFigures, TritonMetrics};
+use crate::observe::triton::{LOAD_RATIO, ModelFigures, TritonMetrics};
 use crate::requests::job::Phases;
 use crate::tenants::tenant::Tenant;
 use parking_lot::Mutex;
@@ -76,6 +76,7 @@ pub(crate) struct Metrics {
     queued: Times,
     inferred: Times,
     delay: Times,
+    load: Times,
     depth: Family<ClassLabels, Gauge>,
     pub(crate) answers: Answers,
     process: Process,
@@ -145,6 +146,7 @@ impl Metrics {
             queued: Family::new_with_constructor(times),
             inferred: Family::new_with_constructor(times),
             delay: Family::new_with_constructor(times),
+            load: Family::new_with_constructor(ratios),
             depth: Family::default(),
             answers: Answers::default(),
             process: Process::default(),
@@ -162,6 +164,8 @@ impl Metrics {
     fn register(&self, all: &mut Registry) {
         self.process.register(all);
         self.triton.register(all);
+        let help = "Time of requests, divided by the part of it in which they were computed";
+        all.register(LOAD_RATIO, help, self.load.clone());
         let reef = all.sub_registry_with_prefix("reef");
         reef.register("requests_served", "Requests that were answered", self.served.clone());
         reef.register("requests_failed", "Requests that were not", self.failed.clone());
@@ -255,6 +259,9 @@ impl Metrics {
         self.queued.get_or_create(of).observe(phases.queue.as_secs_f64());
         if !phases.infer.is_zero() {
             self.inferred.get_or_create(of).observe(phases.infer.as_secs_f64());
+            let computed = phases.input + phases.infer + phases.output;
+            let ratio = phases.total().as_secs_f64() / computed.as_secs_f64();
+            self.load.get_or_create(of).observe(ratio);
         }
         if let Some(delay) = phases.delay {
             self.delay.get_or_create(of).observe(delay.as_secs_f64());
@@ -267,7 +274,7 @@ impl Metrics {
         let loaded: HashSet<_> = loaded.iter().map(|(of, _)| (&*of.model, of.version)).collect();
         for of in self.classes.retain(|of| loaded.contains(&(&*of.model, of.version))) {
             self.served.remove(&of);
-            for times in [&self.total, &self.queued, &self.inferred, &self.delay] {
+            for times in [&self.total, &self.queued, &self.inferred, &self.delay, &self.load] {
                 times.remove(&of);
             }
         }
@@ -331,6 +338,11 @@ impl State {
 /// Returns a histogram from a microsecond to half a minute.
 fn times() -> Histogram {
     Histogram::new(exponential_buckets(Duration::from_micros(1).as_secs_f64(), 2.0, 25))
+}
+
+/// Returns a histogram of ratios, from that of a request that did not wait.
+fn ratios() -> Histogram {
+    Histogram::new([1.05, 1.1, 1.25, 1.5, 2.0, 10.0, 50.0])
 }
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ const PREFIX: &str = "nv_inference_";
 /// Name, help, and value.
 type Series = (&'static str, &'static str, fn(&ModelFigures) -> u64);
 
-const SERIES: [Series; 10] = [
+const SERIES: [Series; 11] = [
     ("nv_inference_request_success", "Requests that were answered", |of| of.numbers.success.count),
     ("nv_inference_request_failure", "Requests that were not answered", |of| of.numbers.fail.count),
     ("nv_inference_count", "Inferences, of a batch each row", |of| {
@@ -49,6 +49,9 @@ const SERIES: [Series; 10] = [
     ("nv_inference_exec_count", "Executions, of which a batch is one", |of| of.executions),
     ("nv_inference_request_duration_us", "Time of requests", |of| micros(of.numbers.success.time)),
     ("nv_inference_queue_duration_us", "Time in the queue", |of| micros(of.numbers.queue.time)),
+    ("nv_inference_compute_duration_us", "Time of inputs, on the device, and of outputs", |of| {
+        micros(of.numbers.input.time + of.numbers.infer.time + of.numbers.output.time)
+    }),
     ("nv_inference_compute_input_duration_us", "Time of inputs", |of| {
         micros(of.numbers.input.time)
     }),
@@ -61,8 +64,11 @@ const SERIES: [Series; 10] = [
     (PENDING, "Requests that wait", |of| of.waiting as u64),
 ];
 
-/// The only value that may fall.
+/// The only value of a model that may fall.
 const PENDING: &str = "nv_inference_pending_request_count";
+
+/// Time of requests, divided by the part of it in which they were computed: a histogram.
+pub(crate) const LOAD_RATIO: &str = "nv_inference_load_ratio";
 
 /// Energy of a GPU, which only grows.
 const ENERGY: &str = "nv_energy_consumption";
@@ -91,7 +97,7 @@ const GPU_GAUGES: [GpuGauge; 6] = [
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Figures of each GPU by its UUID. `None`: there is no management library.
-type AllFigures = Option<Vec<(String, Figures)>>;
+pub(crate) type AllFigures = Option<Vec<(String, Figures)>>;
 
 /// State of all GPUs that the management library knows, opened when it is first scraped.
 ///
@@ -122,7 +128,8 @@ impl Default for GpuCollector {
 }
 
 impl GpuCollector {
-    fn asking(ask: impl Fn() -> AllFigures + Send + Sync + 'static) -> Self {
+    /// Collects what `ask` returns.
+    pub(crate) fn asking(ask: impl Fn() -> AllFigures + Send + Sync + 'static) -> Self {
         Self { ask: Arc::new(ask), late: Mutex::default() }
     }
 
@@ -188,7 +195,7 @@ fn micros(time: Duration) -> u64 {
 /// Returns whether a metric of this name only grows. OpenMetrics has no counters of such names,
 /// which would have to end in `_total`; they are gauges there.
 pub(crate) fn is_counter(name: &str) -> bool {
-    name.starts_with(PREFIX) && name != PENDING || name == ENERGY
+    name.starts_with(PREFIX) && ![PENDING, LOAD_RATIO].contains(&name) || name == ENERGY
 }
 
 /// Series of all models, in the order of [`SERIES`].

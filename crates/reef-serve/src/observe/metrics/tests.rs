@@ -1,5 +1,9 @@
 use super::*;
+use crate::observe::exposition::Exposition;
 use crate::observe::stats::{Numbers, Sum};
+use crate::observe::triton::GpuCollector;
+use reef_nvml::Figures;
+use std::time::Instant;
 
 #[test]
 fn series_of_a_model_end_with_it() {
@@ -124,6 +128,7 @@ fn figures_of_a_model_have_tritons_names() {
         ("exec_count", 3),
         ("request_duration_us", 100),
         ("queue_duration_us", 10),
+        ("compute_duration_us", 91),
         ("compute_input_duration_us", 20),
         ("compute_infer_duration_us", 60),
         ("compute_output_duration_us", 11),
@@ -133,4 +138,72 @@ fn figures_of_a_model_have_tritons_names() {
         assert!(text.lines().any(|l| l == line), "{line}\n{text}");
     }
     assert!(!text.contains("gone"), "{text}");
+}
+
+/// Names and labels in the queries of the dashboards, rules and autoscalers of Triton's
+/// repositories for its server and its tutorials. `instance`, `job` and `pod` are Prometheus' own.
+const OF_TRITONS_DASHBOARDS: [(&str, &[&str]); 16] = [
+    ("nv_inference_request_success", &["model", "version"]),
+    ("nv_inference_request_failure", &["model", "version"]),
+    ("nv_inference_count", &["model", "version"]),
+    ("nv_inference_exec_count", &["model", "version"]),
+    ("nv_inference_request_duration_us", &["model", "version"]),
+    ("nv_inference_queue_duration_us", &["model", "version"]),
+    ("nv_inference_compute_duration_us", &["model", "version"]),
+    ("nv_inference_compute_input_duration_us", &["model", "version"]),
+    ("nv_inference_compute_infer_duration_us", &["model", "version"]),
+    ("nv_inference_compute_output_duration_us", &["model", "version"]),
+    ("nv_inference_load_ratio_bucket", &["le"]),
+    ("nv_gpu_power_usage", &["gpu_uuid"]),
+    ("nv_gpu_memory_used_bytes", &["gpu_uuid"]),
+    ("nv_gpu_utilization", &["gpu_uuid"]),
+    ("nv_cpu_memory_used_bytes", &[]),
+    ("nv_cpu_utilization", &[]),
+];
+
+#[test]
+fn panels_of_tritons_dashboards_have_their_series() {
+    let gpu = Figures {
+        utilization: Some(50),
+        memory: Some([2, 1]),
+        power: Some(3000),
+        ..Figures::default()
+    };
+    let metrics = Metrics::new();
+    metrics.add(Box::new(GpuCollector::asking(move || Some(vec![("GPU-1".into(), gpu)]))));
+    let of = ClassLabels { model: "m".into(), version: 1, class: "be" };
+    let millis = Duration::from_millis;
+    metrics.note_phases(&of, &Phases { queue: millis(3), infer: millis(1), ..Phases::default() });
+    let figures = ModelFigures {
+        model: "m".into(),
+        version: 1,
+        numbers: Numbers::default(),
+        batch: 1,
+        executions: 1,
+        waiting: 0,
+    };
+    let sizes = vec![(ModelLabels { model: "m".into(), version: 1 }, 1)];
+    let snapshot = Snapshot { figures: vec![figures], sizes, ..Snapshot::default() };
+    let begin = Instant::now();
+    let text = loop {
+        let text = Exposition::Prometheus.write(metrics.text(&snapshot));
+        if text.contains("nv_gpu_") {
+            break text; // another thread has answered
+        }
+        assert!(begin.elapsed() < Duration::from_secs(120), "{text}");
+    };
+    for (name, labels) in OF_TRITONS_DASHBOARDS {
+        let of_name =
+            |line: &&str| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']));
+        let line = text.lines().find(of_name).unwrap_or_else(|| panic!("{name}: {text}"));
+        for label in labels {
+            assert!(line.contains(&format!("{label}=\"")), "{label}: {line}");
+        }
+    }
+    assert!(text.contains("# TYPE nv_inference_load_ratio histogram\n"), "{text}");
+    let counted = |le: &str, count: &str| {
+        let mut lines = text.lines().filter(|line| line.starts_with("nv_inference_load_ratio_b"));
+        lines.any(|line| line.contains(&format!("le=\"{le}\"")) && line.ends_with(count))
+    };
+    assert!(counted("2.0", " 0") && counted("10.0", " 1"), "a ratio of 4: {text}");
 }
