@@ -160,7 +160,7 @@ fn momentum(
         found.ok_or_else(|| format!("attribute {name} is missing"))
     };
     let (alpha, beta, penalty) = (needed("alpha")?, needed("beta")?, needed("norm_coefficient")?);
-    let looks_ahead = match call.text("mode", "")? {
+    let is_nesterov = match call.text("mode", "")? {
         "standard" => false,
         "nesterov" => true,
         other => return Err(format!("attribute mode = {other:?}")),
@@ -181,7 +181,7 @@ fn momentum(
     let rate = b.cast(&pace.rate, x.element())?;
     let new = b.map(x.element(), &[x, gradient, &momentum, &rate], |w| {
         let (x, gradient, momentum, rate) = (w.input(0), w.input(1), w.input(2), w.input(3));
-        let way = if looks_ahead {
+        let way = if is_nesterov {
             let gradient = penalized(w, x, gradient, penalty);
             let alpha = w.real(alpha);
             let ahead = w.mul(alpha, momentum);
