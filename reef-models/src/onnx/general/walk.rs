@@ -359,7 +359,7 @@ impl<'a, 'o> Walk<'a, 'o> {
         if is_text && is_known {
             return Err(beyond("texts decide about shapes"));
         }
-        let given = self.given(input.name, Spec { element, dims })?;
+        let given = self.input_value(input.name, Spec { element, dims })?;
         match few.filter(|_| !is_known) {
             Some(few) => few.cast(&mut self.builder, &given, true),
             None => Ok(Value { texts: is_text.then_some(TextOrigin::Request), ..given }),
@@ -367,7 +367,7 @@ impl<'a, 'o> Walk<'a, 'o> {
     }
 
     /// An input of each inference, or the values that were given for it beforehand.
-    fn given(&mut self, name: &str, spec: Spec) -> Result<Value> {
+    fn input_value(&mut self, name: &str, spec: Spec) -> Result<Value> {
         let Some((_, array)) = self.options.values.get(name) else {
             return self.builder.input(name, spec);
         };
@@ -415,7 +415,7 @@ impl<'a, 'o> Walk<'a, 'o> {
             return Err(unsupported("sequences of numbers of few bits are"));
         }
         let dims = self.dims(name, item.dims.as_deref())?;
-        self.given(name, Spec { element, dims })
+        self.input_value(name, Spec { element, dims })
     }
 
     /// Returns whether a tensor of an input that is a sequence has this name.
