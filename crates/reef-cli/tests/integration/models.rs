@@ -377,3 +377,41 @@ fn shapes_belong_to_the_models_that_have_their_names() {
     let error = refuses(&["run", "resnet18", "a.png", "--weights", &weights, "--shape", "x=1"]);
     assert!(error.ends_with("no ONNX file, so its sizes are its own"), "{error}");
 }
+
+/// Sequences of the data are tensors of the network's ports, also within optional values.
+#[test]
+fn a_case_may_have_sequences() {
+    use crate::handmade::{bytes, file, node, number, sequence};
+    let folder = Folder::new("nodetest-sequences");
+    let tensor = |x: f32| [number(1, 1), number(2, 1), bytes(9, x.to_le_bytes())].concat();
+    let list = |numbers: &[f32]| -> Vec<u8> {
+        let tensors = numbers.iter().flat_map(|&x| bytes(3, tensor(x)));
+        number(2, 1).into_iter().chain(tensors).collect()
+    };
+    let case = |name: &str, is_optional: bool, wanted: &[f32]| {
+        let value = |list: Vec<u8>| {
+            if is_optional { [number(2, 3), bytes(5, list)].concat() } else { list }
+        };
+        let ports = [11, 12].map(|field| {
+            let name = if field == 11 { "x" } else { "y" };
+            sequence(field, name, 1, &[1], is_optional)
+        });
+        let graph = [&[node("Identity", &["x"], "y", &[])], &ports[..]].concat();
+        std::fs::create_dir_all(folder.path(&format!("{name}/test_data_set_0"))).expect("a folder");
+        folder.file(&format!("{name}/model.onnx"), file(17, &graph));
+        let data = [("input", list(&[1.0, 2.0])), ("output", list(wanted))];
+        for (what, list) in data {
+            folder.file(&format!("{name}/test_data_set_0/{what}_0.pb"), value(list));
+        }
+    };
+    case("optional", true, &[1.0, 2.0]);
+    case("plain", false, &[1.0, 2.0]);
+    case("short", false, &[1.0]);
+    case("wrong", false, &[1.0, 3.0]);
+    let said = says(&["model", "verify", "--against", "onnx-tests", &folder.path(""), "--list"]);
+    let lines: Vec<_> = said.lines().collect();
+    let [short, wrong, sum] = lines[..] else { panic!("{said}") };
+    assert_eq!(short, "failed   short: 2 outputs, 1 wanted");
+    assert_eq!(wrong, "failed   wrong: output 1 at 0: 2, 3 wanted");
+    assert_eq!(sum, "4 networks: 2 passed, 2 failed, 0 refused");
+}
