@@ -52,6 +52,12 @@ def signature(node):
     return f"{node.name}({arguments}){returned}"
 
 
+def member(node):
+    """How a reader writes a member: a value has no parentheses."""
+    is_value = bool(decorators(node) & {"property", "cached_property"})
+    return f"{node.name}: {ast.unparse(node.returns)}" if is_value and node.returns else signature(node)
+
+
 def text(node):
     """Docstring in one style of quotes: words in backticks stay, and calls in double quotes."""
     return textwrap.dedent(ast.get_docstring(node) or "").strip()
@@ -103,11 +109,7 @@ def entry(name, node, all_nodes):
         if own:
             lines += ["Fields: " + ", ".join(f"`{field}`" for field in own) + ".", ""]
         for one in members(node, all_nodes):
-            is_value = bool(decorators(one) & {"property", "cached_property"})
-            said = f"{one.name}: {ast.unparse(one.returns)}" if is_value and one.returns else signature(one)
-            if not text(one):
-                continue
-            lines += [f"### `{name}.{said}`", "", text(one), ""]
+            lines += [f"### `{name}.{member(one)}`", "", text(one), ""] if text(one) else []
     else:
         lines += [f"## `reef.{signature(node)}`", "", text(node), ""]
     return lines
@@ -127,7 +129,7 @@ def module(name):
             lines += ["Fields: " + ", ".join(f"`{field}`" for field in fields(node)) + ".", ""]
         if isinstance(node, ast.ClassDef) and len(trees) > 1:
             for one in members(node, all_nodes):
-                lines += [f"#### `{key}.{signature(one)}`", "", text(one), ""] if text(one) else []
+                lines += [f"#### `{key}.{member(one)}`", "", text(one), ""] if text(one) else []
     return lines
 
 

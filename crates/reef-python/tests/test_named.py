@@ -236,6 +236,17 @@ class Named(unittest.TestCase):
                 with self.subTest(place, code=code):
                     self.assertIn(name, known)
 
+    def test_reference_has_parentheses_after_calls_alone(self):
+        import reef.serve
+
+        page = (ROOT / "docs/reference/python.md").read_text()
+        members = re.findall(r"^(###+) `([A-Z]\w+)\.(\w+)([:(])", page, re.MULTILINE)
+        self.assertGreater(len(members), 40)
+        for level, owner, name, after in members:
+            with self.subTest(owner, member=name):
+                made = inspect.getattr_static(getattr(reef if level == "###" else reef.serve, owner), name)
+                self.assertEqual(callable(made), after == "(")
+
     def test_unknown_value_is_found(self):
         self.assertFalse(opens("tpu:0"))
         self.assertFalse(opens("cpu:0?cores=2"))
