@@ -49,6 +49,7 @@ const INPUTS: &[(&str, &[&str])] = &[
         &[
             "crates/reef-python/python",
             "deploy",
+            "docs/operate",
             "docs/reference/configuration.md",
             "examples/process",
             "fuzz/seeds/onnx",

@@ -321,6 +321,78 @@ pub(super) enum All {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde::de::DeserializeOwned;
+
+    const MODELS: &str = include_str!("../../../../docs/operate/serving-models.md");
+    const PROGRAMS: &str = include_str!("../../../../docs/operate/process-models.md");
+
+    /// Row of a table of keys: its keys and their default.
+    type Row = (Vec<&'static str>, &'static str);
+
+    fn rows(page: &'static str, header: &str) -> Vec<Row> {
+        let rows = page.lines().skip_while(|line| *line != header).skip(2);
+        let row = |line: &'static str| {
+            let (keys, rest) = line.strip_prefix("| ")?.strip_suffix(" |")?.split_once(" | ")?;
+            let keys = keys.split('`').skip(1).step_by(2).map(|key| key.trim_matches(['[', ']']));
+            Some((keys.collect(), rest.rsplit(" | ").next()?))
+        };
+        rows.map_while(row).collect()
+    }
+
+    fn named(rows: &[Row]) -> BTreeSet<String> {
+        rows.iter().flat_map(|(keys, _)| keys).map(|key| (*key).to_owned()).collect()
+    }
+
+    fn default<'r>(rows: &'r [Row], keys: &[&str]) -> &'r str {
+        let row = rows.iter().find(|row| row.0 == keys);
+        row.expect("a row of the page").1.trim_matches('`')
+    }
+
+    /// Keys that are read, as the refusal of another one lists them.
+    fn known<T: DeserializeOwned>() -> BTreeSet<String> {
+        let said = toml::from_str::<T>("no_key = 1").err().map(|error| error.to_string());
+        let said = said.expect("a refusal");
+        let (_, list) = said.split_once("expected one of ").expect("a list of keys");
+        list.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn pages_have_all_keys_and_their_defaults() {
+        let models = rows(MODELS, "| key of `model.toml` | meaning | default |");
+        assert_eq!(named(&models), known::<Description>());
+        let programs = rows(PROGRAMS, "| key | meaning | default |");
+        assert_eq!(named(&programs), known::<ProcessSettings>());
+
+        let line = |key: &str| format!("{key} = {}\n", default(&programs, &[key]));
+        let text = ["residency", "load_ms", "cancel_ms", "stop_ms"].map(line).concat();
+        let settings: ProcessSettings = toml::from_str(&text).unwrap();
+        assert_eq!(settings, ProcessSettings::default());
+        let line = |key: &str| format!("{key} = {}\n", default(&models, &[key]));
+        let text = ["residency", "measure"].map(line).concat();
+        assert_eq!(toml::from_str::<Description>(&text).unwrap(), Description::default());
+        for rows in [&models, &programs] {
+            assert_eq!(idle::parse(default(rows, &["idle"]).trim_matches('"')), Ok(idle::DEFAULT));
+        }
+        let spec = StateSpec::new(&[], None, None).unwrap();
+        let usual = format!("{}, {}", spec.idle.as_micros(), spec.max);
+        assert_eq!(default(&models, &["sequence_idle_us", "max_sequences"]), usual);
+    }
+
+    #[test]
+    fn files_of_the_pages_are_read() {
+        let mut files = 0;
+        for block in [MODELS, PROGRAMS].iter().flat_map(|page| page.split("```toml\n").skip(1)) {
+            let (text, _) = block.split_once("```").unwrap();
+            // A line of its own is a part of the table `[process]`.
+            let is_part = text.starts_with("env = ");
+            let before = "engine = \"process\"\n[process]\ncommand = [\"p\"]\n";
+            let text = [if is_part { before } else { "" }, text].concat();
+            let description: Description = toml::from_str(&text).unwrap();
+            assert_eq!(description.check(), Ok(()), "{text}");
+            files += 1;
+        }
+        assert!(files > 5, "{files} files");
+    }
 
     #[test]
     fn devices_parse_names_count_and_all() {
