@@ -22,6 +22,13 @@ pub(crate) enum Slices {
     NoStops,
 }
 
+/// Variables with few values, and these. Any other value has no effect, and nor has an empty one.
+const WORDS: [(&str, &[&str]); 3] = [
+    ("REEF_CLASS", &["rt", "be"]),
+    ("REEF_GRAPHS", &["front"]),
+    ("REEF_SLICES", &["1", "no-stops", "any", "0"]),
+];
+
 /// Settings of this process.
 #[derive(Debug)]
 pub(crate) struct Settings {
@@ -61,6 +68,7 @@ pub(crate) fn settings() -> &'static Settings {
     static SETTINGS: OnceLock<Settings> = OnceLock::new();
     SETTINGS.get_or_init(|| {
         say_ignored();
+        say_wrong();
         let of = reef_files::variable;
         let path = |name| of(name).filter(|path| !path.is_empty()).map(PathBuf::from);
         let class = match of("REEF_CLASS") {
@@ -108,6 +116,18 @@ fn say_ignored() {
     if reef_files::is_privileged() && std::env::vars_os().any(|(name, _)| is_ours(name)) {
         let why = "this program has more rights than its caller: REEF's variables have no effect";
         let _ = writeln!(std::io::stderr(), "reef: {why}"); // a failure can't be reported
+    }
+}
+
+/// Says which variables have a value that they cannot have.
+fn say_wrong() {
+    for (name, words) in WORDS {
+        let value = variable(name).filter(|value| !value.is_empty());
+        if let Some(value) = value.filter(|value| !words.contains(&value.as_str())) {
+            let words = words.join(" or ");
+            let why = format!("{name} must be {words}, got {value:?}: it has no effect");
+            let _ = writeln!(std::io::stderr(), "reef: {why}"); // a failure can't be reported
+        }
     }
 }
 

@@ -225,6 +225,19 @@ fn report_predicts_what_mps_costs_a_real_time_program() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
+#[test]
+fn value_that_a_variable_cannot_have_is_told() {
+    let name = "loader::processes::starts";
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", name, "--include-ignored"]).env(OPENS, library(SHIM));
+    command.env("REEF_CUDA", library(FAKE)).env("REEF_CLASS", "RT").env("REEF_GRAPHS", "");
+    let output = wait(piped(&mut command), name);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let line = "reef: REEF_CLASS must be rt or be, got \"RT\": it has no effect\n";
+    assert_eq!((said.matches(line).count(), said.matches("REEF_GRAPHS").count()), (1, 0), "{said}");
+}
+
 /// A service manager gives programs a socket, which can't be opened by a path.
 #[test]
 fn report_reaches_an_error_stream_that_is_a_socket() {
