@@ -83,16 +83,19 @@ fn faults(list: &str) -> Result<Vec<String>, String> {
     if named <= MIN_NAMED {
         return Err(format!("commands of documents: name {named} files, must be more"));
     }
-    let mut used = BTreeSet::new();
+    let (mut used, mut others) = (BTreeSet::new(), BTreeSet::new());
     let sources = tracked(&["*.rs", "tools/*.sh", "tools/*.py", ".ci/run"])?;
     for source in sources.iter().filter(|path| !path.starts_with("xtask/")) {
-        used.extend(variables::in_source(source, &read(source)?));
+        let text = read(source)?;
+        used.extend(variables::in_source(source, &text));
+        others.extend(variables::of_others(source, &text));
     }
     let programs = tracked(&["*.py", "*.sh", ".ci/run"])?;
     faults.extend(scripts::faults(&programs)?);
     faults.extend(calls::faults(&programs)?);
     let page = read(variables::PAGE)?;
     faults.extend(variables::faults(&page, &variables::constants()?, &used));
+    faults.extend(variables::unlisted(&page, &others));
     Ok(faults)
 }
 

@@ -13,6 +13,12 @@ const PREFIX: &str = "REEF_";
 /// Prefix of names that go from a test to its own processes, which need not be in the table.
 const OF_TESTS: &str = "REEF_TEST_";
 
+/// Calls that read a variable, up to its name.
+const READERS: [&str; 3] = ["var(\"", "var_os(\"", "variable(\""];
+
+/// Beginnings of names that cargo gives to what it builds.
+const OF_BUILDS: [&str; 2] = ["CARGO_", "OUT_DIR"];
+
 /// Faults of the page: names that sources have and it has not, and the reverse.
 pub(super) fn faults(page: &str, constants: &str, sources: &BTreeSet<String>) -> Vec<String> {
     let constants: BTreeSet<_> = names(constants).collect();
@@ -49,6 +55,23 @@ pub(super) fn in_source(path: &str, text: &str) -> Vec<String> {
     found.filter(|name| !is_setting(name) && !name.ends_with('_')).collect()
 }
 
+/// Names of variables that are not of this project, in a source of a program or a library.
+pub(super) fn of_others(path: &str, text: &str) -> Vec<String> {
+    let is_program = path.contains("src/") && !path.contains("tests");
+    let text = text.split("#[cfg(test)]\nmod tests").next().filter(|_| is_program);
+    let text = text.unwrap_or_default();
+    let read = READERS.into_iter().flat_map(move |reader| text.split(reader).skip(1).map(name));
+    let is_ours = |name: &str| name.starts_with(PREFIX) || name.is_empty();
+    let is_of_builds = |name: &str| OF_BUILDS.iter().any(|begin| name.starts_with(*begin));
+    read.filter(|&name| !is_ours(name) && !is_of_builds(name)).map(str::to_owned).collect()
+}
+
+/// Faults of the page: names of others that programs read and it has not.
+pub(super) fn unlisted(page: &str, others: &BTreeSet<String>) -> Vec<String> {
+    let missing = others.iter().filter(|name| !page.contains(&format!("`{name}`")));
+    missing.map(|name| format!("{PAGE}: {name} is missing")).collect()
+}
+
 /// Names in a text, without the settings of the daemon, which have names of their own.
 fn names(text: &str) -> impl Iterator<Item = &str> {
     let starts = text.match_indices(PREFIX);
@@ -78,6 +101,16 @@ mod tests {
         let rust = r#"var("REEF_A"); say("REEF_B=x"); "REEF_SERVE__X"; FAKE_REEF_C"#;
         assert_eq!(in_source("a.rs", rust), ["REEF_A"]);
         assert_eq!(in_source("a.sh", "${REEF_D:-1} NO_REEF_E=1 [REEF_F]"), ["REEF_D"]);
+    }
+
+    #[test]
+    fn variable_of_others_that_the_page_lacks_is_a_fault() {
+        let text = "var_os(\"TERM\"); variable(\"REEF_A\"); var(\"OUT_DIR\"); var(name)\n\
+                    #[cfg(test)]\nmod tests { var(\"X\") }";
+        assert_eq!(of_others("crates/a/src/b.rs", text), ["TERM"]);
+        assert_eq!(of_others("crates/a/tests/b.rs", text), [""; 0]);
+        let others = ["TERM", "PATH"].map(str::to_owned).into();
+        assert_eq!(unlisted("`PATH`", &others), [format!("{PAGE}: TERM is missing")]);
     }
 
     #[test]
