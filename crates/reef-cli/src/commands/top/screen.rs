@@ -1,7 +1,7 @@
 //! The screen of `reef top`.
 
 use super::tables::{
-    guests_height, guests_table, jobs_height, jobs_table, sessions_height, sessions_table,
+    fitting, guests_height, guests_table, jobs_height, jobs_table, sessions_height, sessions_table,
 };
 use super::view::{Model, Share, View};
 use ratatui::Frame;
@@ -84,19 +84,20 @@ impl Screen {
         frame.render_widget(Line::from(format!("reef top  {}", self.daemon)).bold(), title);
         frame.render_widget(self.foot(), foot);
         let Some(view) = &self.view else { return };
+        let width = frame.area().width;
         draw_devices(frame, devices, view);
         frame.render_widget(Paragraph::new(numbers(view)), facts);
         self.draw_curves(frame, curves, view);
-        frame.render_widget(share_table(&view.shares), shares);
-        frame.render_widget(table(&view.models), models);
+        frame.render_widget(share_table(&view.shares, width), shares);
+        frame.render_widget(table(&view.models, width), models);
         if programs > 0 {
-            frame.render_widget(guests_table(&view.guests), guests);
+            frame.render_widget(guests_table(&view.guests, width), guests);
         }
         if remote > 0 {
-            frame.render_widget(sessions_table(&view.sessions), sessions);
+            frame.render_widget(sessions_table(&view.sessions, width), sessions);
         }
         if jobs > 0 {
-            frame.render_widget(jobs_table(&view.jobs), limits);
+            frame.render_widget(jobs_table(&view.jobs, width), limits);
         }
     }
 
@@ -177,12 +178,12 @@ fn numbers(view: &View) -> Vec<Line<'static>> {
     ]
 }
 
-fn table(models: &[Model]) -> Table<'_> {
+fn table(models: &[Model], width: u16) -> Table<'_> {
     let header = COLUMNS.iter().enumerate().map(|(index, (name, width))| {
         let name = if index < 3 { (*name).into() } else { right(name, *width) };
         Cell::from(name)
     });
-    let widths = COLUMNS.map(|(_, width)| Constraint::Min(width));
+    let widths = fitting(COLUMNS.map(|(_, width)| width), (0, 8), width);
     Table::new(models.iter().map(row), widths).header(Row::new(header).bold().underlined())
 }
 
@@ -203,7 +204,7 @@ fn row(model: &Model) -> Row<'_> {
 }
 
 /// Shares of the device by client, and granted budgets.
-fn share_table(shares: &[Share]) -> Table<'_> {
+fn share_table(shares: &[Share], width: u16) -> Table<'_> {
     let mut shares: Vec<_> = shares.iter().collect();
     shares.sort_by(|a, b| b.percent.total_cmp(&a.percent));
     let number = |number: Option<f64>| number.map_or("–".into(), |number| format!("{number:.1}"));
@@ -218,7 +219,7 @@ fn share_table(shares: &[Share]) -> Table<'_> {
     };
     let names = ["device %", "budget %", "held %", "late/s", "over/s"].map(|name| right(name, 9));
     let header = Row::new(["client".into(), "class".into()].into_iter().chain(names)).bold();
-    let widths = [24, 5, 9, 9, 9, 9, 9].map(Constraint::Min);
+    let widths = fitting([24, 5, 9, 9, 9, 9, 9], (0, 8), width);
     Table::new(shares.into_iter().take(MAX_SHARES).map(row), widths).header(header)
 }
 
@@ -286,6 +287,25 @@ mod tests {
         let is_be = |line: &&String| line.contains(" be ") && line.contains("resnet");
         let be = lines.iter().find(is_be).expect("its row");
         assert_eq!(words(be), ["resnet18", "1", "be", "40.0", "2.0", "–", "–", "5"]);
+    }
+
+    #[test]
+    fn numbers_are_whole_or_missing_on_a_narrow_terminal() {
+        let mut screen = screen();
+        screen.update(Some(view()));
+        let model = ["resnet18", "1", "rt", "100.0", "0.0", "1.500", "1.990", "0"];
+        let guest = ["pid", "77", "3", "be", "0.0", "0.0", "0", "%", "0", "%", "0", "%"];
+        for width in 36..=90 {
+            let lines = drawn(&screen, width, 24);
+            let rows = [("resnet18", " rt", &model[..]), ("pid 77", " be", &guest[..])];
+            for (begin, class, want) in rows {
+                let is_row = |line: &&String| line.starts_with(begin) && line.contains(class);
+                let row = lines.iter().find(is_row).expect("a row");
+                let words: Vec<_> = row.split_whitespace().take(want.len()).collect();
+                assert!(want.starts_with(&words), "{width} columns: {row}");
+                assert!(words.len() > 3 && (width < 86 || words == want), "{width}: {row}");
+            }
+        }
     }
 
     #[test]

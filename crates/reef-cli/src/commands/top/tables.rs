@@ -15,13 +15,31 @@ const MAX_GUESTS: usize = 20;
 /// Most jobs that are shown.
 const MAX_JOBS: usize = 12;
 
+/// Widths of the first columns of a table, as many as fit. A number that is cut would be another
+/// one, so only the text of one column may be cut, to a least width.
+pub(super) fn fitting<const N: usize>(
+    mut widths: [u16; N],
+    (text, least): (usize, u16),
+    width: u16,
+) -> Vec<Constraint> {
+    let whole = widths.iter().map(|column| column + 1).sum::<u16>() - 1;
+    widths[text] -= whole.saturating_sub(width).min(widths[text] - least);
+    let mut end = 0;
+    let fits = |column: &&u16| {
+        end += **column + 1;
+        end - 1 <= width
+    };
+    let count = widths.iter().take_while(fits).count();
+    widths[..count.max(1)].iter().map(|column| Constraint::Min(*column)).collect()
+}
+
 /// Number of lines of the table: 0 without guests.
 pub(super) fn guests_height(guests: &[Guest]) -> u16 {
     if guests.is_empty() { 0 } else { guests.len().min(MAX_GUESTS) as u16 + 1 }
 }
 
-pub(super) fn guests_table(guests: &[Guest]) -> Table<'_> {
-    let widths = [11, 5, 5, 10, 9, 6, 6, 6, 11].map(Constraint::Min); // 86 columns with the job
+pub(super) fn guests_table(guests: &[Guest], width: u16) -> Table<'_> {
+    let widths = fitting([11, 5, 5, 10, 9, 6, 6, 6, 11, 8], (9, 2), width);
     let header = [
         "program",
         "guest",
@@ -34,7 +52,6 @@ pub(super) fn guests_table(guests: &[Guest]) -> Table<'_> {
         "state",
         "job",
     ];
-    let widths = widths.into_iter().chain([Constraint::Min(8)]);
     Table::new(guests.iter().take(MAX_GUESTS).map(guest_row), widths)
         .header(Row::new(header).bold().underlined())
 }
@@ -76,10 +93,10 @@ pub(super) fn sessions_height(sessions: &[RemoteSession]) -> u16 {
     if sessions.is_empty() { 0 } else { sessions.len().min(MAX_SESSIONS) as u16 + 1 }
 }
 
-pub(super) fn sessions_table(sessions: &[RemoteSession]) -> Table<'_> {
+pub(super) fn sessions_table(sessions: &[RemoteSession], width: u16) -> Table<'_> {
     let header =
         ["session", "kind", "memory", "up MB/s", "down MB/s", "trips/s", "state", "program"];
-    let widths = [11, 8, 10, 9, 9, 9, 9, 16].map(Constraint::Min);
+    let widths = fitting([11, 8, 10, 9, 9, 9, 9, 16], (7, 8), width);
     Table::new(sessions.iter().take(MAX_SESSIONS).map(session_row), widths)
         .header(Row::new(header).bold().underlined())
 }
@@ -101,9 +118,9 @@ pub(super) fn jobs_height(jobs: &[Job]) -> u16 {
     if jobs.is_empty() { 0 } else { jobs.len().min(MAX_JOBS) as u16 + 1 }
 }
 
-pub(super) fn jobs_table(jobs: &[Job]) -> Table<'_> {
+pub(super) fn jobs_table(jobs: &[Job], width: u16) -> Table<'_> {
     let header = ["job", "memory", "of", "kept by", "contexts", "time", "of", "refused", "waited"];
-    let widths = [16, 10, 10, 8, 10, 6, 6, 8, 6].map(Constraint::Min);
+    let widths = fitting([16, 10, 10, 8, 10, 6, 6, 8, 6], (0, 8), width);
     Table::new(jobs.iter().take(MAX_JOBS).map(job_row), widths)
         .header(Row::new(header).bold().underlined())
 }
