@@ -21,6 +21,9 @@ const OF_A_FEATURE: &str = "--gfx906-sim";
 const SECTIONS: [&str; 8] =
     ["[models]", "[listen]", "[limits]", "[guests]", "[rights.", "[tls]", "[memory]", "[times]"];
 
+/// Sources of the daemon's calls over HTTP.
+const HTTP: &str = "crates/reef-serve/src/kserve/http";
+
 /// Text of a page with its path below the root.
 struct Page {
     path: PathBuf,
@@ -278,6 +281,100 @@ pub(crate) fn check_settings() {
     assert!(files > 5, "{files} files");
 }
 
+/// Keys of the daemon in prose, such as `limits.queue`, and values of them.
+pub(crate) fn check_keys() {
+    let all = fs::read_to_string(Path::new(ROOT).join("docs/reference/configuration.md")).unwrap();
+    let (mut faults, mut found) = (Vec::new(), 0);
+    // Pages of designs have keys that are not there yet.
+    for page in pages().iter().filter(|page| !page.path.starts_with("docs/internals")) {
+        let prose: String = page.text.split("```").step_by(2).collect();
+        for code in prose.split('`').skip(1).step_by(2).filter(|code| is_key(code)) {
+            found += 1;
+            let (key, value) = code.split_once(" = ").map_or((code, None), |(k, v)| (k, Some(v)));
+            let is_right = value.is_none_or(|value| is_setting(&format!("{key}={value}")));
+            if !is_right || !has_key(&all, key) {
+                faults.push(format!("{}: {code}", page.path.display()));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    assert!(found > 50, "{found} keys");
+}
+
+/// True for the key of a section, with or without a value. Files have such names, too.
+fn is_key(code: &str) -> bool {
+    let key = code.split(" = ").next().unwrap_or_default();
+    let Some((section, name)) = key.split_once('.') else { return false };
+    let is_file = ["", "rs", "sock", "md", "toml"].contains(&name);
+    let is_name = !is_file && name.bytes().all(|c| c.is_ascii_lowercase() || c == b'_');
+    is_name && SECTIONS.contains(&format!("[{section}]").as_str())
+}
+
+/// Returns whether the page of keys has this one in its section.
+fn has_key(page: &str, key: &str) -> bool {
+    let (section, name) = key.split_once('.').unwrap_or_default();
+    let after = page.split_once(&format!("\n[{section}]")).map_or("", |(_, after)| after);
+    let mut lines = after.lines().skip(1).take_while(|line| !line.starts_with('['));
+    lines.any(|line| line.trim_start_matches("# ").starts_with(&format!("{name} = ")))
+}
+
+/// Paths of the daemon's calls in the documents: each has a route.
+pub(crate) fn check_paths() {
+    let (mut all, mut faults, mut found) = (Vec::new(), Vec::new(), 0);
+    routes(&Path::new(ROOT).join(HTTP), &mut all);
+    for page in pages() {
+        for path in http_paths(&page.text) {
+            found += 1;
+            if !all.iter().any(|route| is_of_route(path, route)) {
+                faults.push(format!("{}: {path}", page.path.display()));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    assert!(found > 30, "{found} paths");
+}
+
+fn routes(folder: &Path, found: &mut Vec<String>) {
+    for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        if path.is_dir() {
+            routes(&path, found);
+        } else if path.extension().is_some_and(|of| of == "rs") {
+            let text = fs::read_to_string(&path).unwrap();
+            let calls = text.split(".route(\"").skip(1);
+            found.extend(calls.filter_map(|rest| Some(rest.split_once('"')?.0.to_owned())));
+        }
+    }
+}
+
+/// Paths of calls in a text: alone, or after the address of this machine.
+fn http_paths(text: &str) -> Vec<&str> {
+    let begins = ["/v1/", "/v2/", "/reef/"].into_iter();
+    let begins = begins.flat_map(move |begin| text.match_indices(begin));
+    let is_end = |c: char| c.is_whitespace() || "`\"|(='".contains(c);
+    let is_call = |at: &usize| {
+        let before = text[..*at].rsplit(is_end).next().unwrap_or_default();
+        let host = before.trim_start_matches("http://");
+        before.is_empty() || host.starts_with("localhost") || host.starts_with("127.0.0.1")
+    };
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "/_.$-".contains(c);
+    let path = |at: usize| {
+        let rest = &text[at..];
+        let end = rest.find(|c: char| !is_part(c)).unwrap_or(rest.len());
+        rest[..end].trim_end_matches('.')
+    };
+    begins.map(|(at, _)| at).filter(is_call).map(path).collect()
+}
+
+/// Returns whether a path is of a route. One that ends with `/` is the beginning of one.
+fn is_of_route(path: &str, route: &str) -> bool {
+    let mut parts = route.split('/');
+    let mut is_part = |part: &str| parts.next().is_some_and(|of| of == part || of.starts_with('{'));
+    match path.strip_suffix('/') {
+        Some(begin) => begin.split('/').all(is_part),
+        None => path.split('/').all(&mut is_part) && parts.next().is_none(),
+    }
+}
+
 /// Calls `visit` with each command and its path.
 fn each(command: &Command, path: &str, visit: &mut impl FnMut(&Command, &str)) {
     visit(command, path);
@@ -369,4 +466,12 @@ pub(crate) fn check_itself(command: &Command) {
     assert_eq!(unknown("reef exec --clas rt -- x --y").as_deref(), Some("--clas"));
     assert_eq!(unknown("reef exec --class rt -- x --y"), None);
     assert_eq!(unknown("reef bench preempt --time 1s").as_deref(), Some("preempt"), "of before");
+    let page = "\n[limits]  # x\n# queue = 64\n[times]\nring = 1\n";
+    assert!(is_key("limits.queue = 1") && !is_key("lmits.queue") && !is_key("limits.md/x"));
+    assert!(has_key(page, "limits.queue") && !has_key(page, "limits.ring"));
+    let text = "`/v2/models/M/infr`, /run/reef/x.sock; http://localhost:1/v2/health/ready.";
+    assert_eq!(http_paths(text), ["/v2/models/M/infr", "/v2/health/ready"]);
+    let route = "/v2/models/{model}/infer";
+    assert!(is_of_route("/v2/models/M/infer", route) && is_of_route("/v2/models/", route));
+    assert!(!is_of_route("/v2/models/M/infr", route) && !is_of_route("/v2/models/M", route));
 }

@@ -212,6 +212,16 @@ mod tests {
     }
 
     #[test]
+    fn every_key_of_the_daemon_in_prose_exists() {
+        documented::check_keys();
+    }
+
+    #[test]
+    fn every_path_of_the_daemon_has_a_route() {
+        documented::check_paths();
+    }
+
+    #[test]
     fn every_default_of_an_option_is_a_value_of_it() {
         documented::check_defaults(&Cli::command());
     }
