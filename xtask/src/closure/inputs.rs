@@ -8,7 +8,16 @@ use std::path::{Component, Path, PathBuf};
 
 /// Files and folders by the package whose sources or tests read them.
 const INPUTS: &[(&str, &[&str])] = &[
-    ("reef-capi", &["docs/capi.md", "examples/c", "reef-models/tests", "tools/install_capi.sh"]),
+    (
+        "reef-capi",
+        &[
+            "docs/capi.md",
+            "docs/reference/python.md",
+            "examples/c",
+            "reef-models/tests",
+            "tools/install_capi.sh",
+        ],
+    ),
     (
         "reef-cli",
         &[

@@ -179,6 +179,23 @@ fn defaults_of_the_header_work() {
 }
 
 #[test]
+fn header_and_python_name_the_numbers_of_a_usual_client() {
+    let usual = reef::ClientConfig::default();
+    let (queue, most) = (usual.queue, reef::queue::Config::MAX_CAPACITY);
+    let header = include_str!("../../include/reef.h");
+    let python = include_str!("../../../../docs/reference/python.md");
+    for (page, text) in [
+        (header, format!("others; 0: {}.", usual.weight)),
+        (header, format!("a power of two up to {most}; 0: {}.", queue.capacity)),
+        (header, format!("commands with the device at once; 0: {}.", queue.window)),
+        (python, format!("a power of two up to {most} ({})", queue.capacity)),
+        (python, format!("commands with the device at once ({})", queue.window)),
+    ] {
+        assert!(page.contains(&text), "{text}");
+    }
+}
+
+#[test]
 fn options_of_best_effort_are_refused_for_real_time() {
     let (device, mut dispatcher) = (cpu(), null_mut());
     // SAFETY: a string that ends with a zero byte, open handles, places for handles, and structures
