@@ -19,8 +19,8 @@ pub(crate) fn is_file_name(said: &str) -> bool {
     is_plain && !said.contains(['/', '\\', '\0'])
 }
 
-/// Model name: letters, digits, `_`, `-` and `.`, without a leading dot. It is always one component
-/// of a path, and never `..`.
+/// Model name: ASCII letters, digits, `_`, `-` and `.`, without a leading dot. It is always one
+/// component of a path, and never `..`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ModelName(String);
 
@@ -41,8 +41,8 @@ impl ModelName {
         }
         let shown = excerpt(name);
         Err(Error::Invalid(format!(
-            "model name must be 1 to {MAX_LEN} letters, digits, _, - and ., without a leading dot, \
-             got {shown:?}"
+            "model name must be 1 to {MAX_LEN} ASCII letters, digits, _, - and ., without a leading \
+             dot, got {shown:?}"
         )))
     }
 

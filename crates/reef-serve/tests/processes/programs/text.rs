@@ -212,7 +212,7 @@ fn request_for_text_is_refused_in_openais_form() {
         ("tiny", "model tiny does not generate text"),
         (
             "a/b",
-            "model name must be 1 to 64 letters, digits, _, - and ., without a leading dot, got \"a/b\"",
+            "model name must be 1 to 64 ASCII letters, digits, _, - and ., without a leading dot, got \"a/b\"",
         ),
     ] {
         let body = format!(r#"{{"model":"{name}","prompt":"a"}}"#);
