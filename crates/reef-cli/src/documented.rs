@@ -80,11 +80,13 @@ impl Page {
         blocks
     }
 
-    /// Command lines of blocks for a shell, as words.
+    /// Command lines of blocks for a shell and of indented lines, as words.
     fn lines(&self) -> Vec<Vec<String>> {
         let is_shell = |block: &Block<'_>| ["sh", "console", "bash"].contains(&block.language);
         let blocks = self.blocks().into_iter().filter(is_shell);
-        blocks.flat_map(|block| commands(&block.text)).collect()
+        let prose: String = self.text.split("```").step_by(2).collect();
+        let indented = prose.lines().filter(|line| line.starts_with("    reef "));
+        blocks.flat_map(|block| commands(&block.text)).chain(indented.flat_map(commands)).collect()
     }
 }
 

@@ -375,6 +375,16 @@ mod tests {
     }
 
     #[test]
+    fn file_of_the_page_of_programs_is_read() {
+        let page = include_str!("../../../../../docs/operate/process-models.md");
+        let begin = page.find("name: \"scale\"").expect("a file on the page");
+        let (file, _) = page[begin..].split_once("```").expect("its end");
+        let (name, fields) = (ModelName::new("scale").unwrap(), text::read(file).unwrap());
+        let config = ModelConfig::read(&name, &fields).unwrap().with_python(&fields).unwrap();
+        assert!(config.python.is_some() && config.unread.is_empty(), "{config:?}");
+    }
+
+    #[test]
     fn batching_requires_dynamic_batching() {
         let (config, said) = read(r#"{ "name": "m", "max_batch_size": 8 }"#).unwrap();
         assert_eq!((said.max_batch, config.unread.is_empty()), (0, true));
