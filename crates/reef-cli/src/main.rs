@@ -123,8 +123,11 @@ fn main() -> ExitCode {
 
 /// Does what the command line says. The frames of clap alone take more than 64 KiB.
 fn run_command() -> ExitCode {
-    // clap prints its own errors in its own words and exits with 2.
-    match run(parse()) {
+    let cli = match parse() {
+        Ok(cli) => cli,
+        Err(said) => return say(&said),
+    };
+    match run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if is_unread(&error) => ExitCode::SUCCESS,
         Err(error) => {
@@ -134,12 +137,22 @@ fn run_command() -> ExitCode {
     }
 }
 
-/// The command line of this process. A wrong one ends it.
-fn parse() -> Cli {
+/// Reads the command line of this process.
+fn parse() -> Result<Cli, clap::Error> {
     let mut command = with_negative_numbers(Cli::command());
-    match Cli::from_arg_matches_mut(&mut command.get_matches_mut()) {
-        Ok(cli) => cli,
-        Err(error) => error.format(&mut command).exit(),
+    let mut matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
+}
+
+/// Prints what clap says in its own words: help, or an error.
+fn say(said: &clap::Error) -> ExitCode {
+    match said.print() {
+        Err(error) if !said.use_stderr() && error.kind() != std::io::ErrorKind::BrokenPipe => {
+            note!("reef: stdout: {error}");
+            ExitCode::FAILURE
+        }
+        _ if said.use_stderr() => ExitCode::from(2),
+        _ => ExitCode::SUCCESS,
     }
 }
 

@@ -363,6 +363,17 @@ fn a_reader_that_has_seen_enough_is_no_error() {
 }
 
 #[test]
+fn output_that_cannot_be_written_is_an_error() {
+    for args in [&["--help"][..], &["--version"], &["exec", "--help"], &["model", "list"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_reef"));
+        let output = command.args(args).stdout(full).output().unwrap();
+        let said = "reef: stdout: No space left on device (os error 28)\n";
+        assert_eq!((output.status.code(), text(&output.stderr)), (Some(1), said), "{args:?}");
+    }
+}
+
+#[test]
 fn error_that_is_not_read_keeps_its_exit_code() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
