@@ -9,6 +9,7 @@ import shutil
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import reef
@@ -246,6 +247,22 @@ class Named(unittest.TestCase):
             with self.subTest(owner, member=name):
                 made = inspect.getattr_static(getattr(reef if level == "###" else reef.serve, owner), name)
                 self.assertEqual(callable(made), after == "(")
+
+    def test_models_of_the_page_of_programs_have_what_models_have(self):
+        import reef.serve
+
+        page, found = (ROOT / "docs/operate/process-models.md").read_text(), 0
+        for code in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+            names = {"reef": reef}
+            with mock.patch.object(reef.serve, "run"):
+                exec(code, names)
+            made = [one for one in names.values() if isinstance(one, type) and issubclass(one, reef.serve.Model)]
+            for model in made:
+                own = {name for name in vars(model) if not name.startswith("_")}
+                with self.subTest(model.__name__):
+                    self.assertLessEqual(own, set(dir(model.__base__)))
+            found += len(made)
+        self.assertGreater(found, 5)
 
     def test_unknown_value_is_found(self):
         self.assertFalse(opens("tpu:0"))
