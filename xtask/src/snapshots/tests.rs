@@ -141,3 +141,28 @@ fn numbers_of_formats_are_listed() {
 fn a_change_shows_from_both_sides() {
     assert_eq!(changes("a\nb 1\n", "a\nb 2\n"), ["- b 1", "+ b 2"]);
 }
+
+#[test]
+fn page_of_support_has_the_versions_of_the_snapshot() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
+    let versions = read("tests/snapshots/versions.txt");
+    let of = |name: &str| {
+        let value = versions.lines().find_map(|line| line.strip_prefix(name)).expect("a version");
+        value.trim_start_matches("*b\"").trim_end_matches('"').to_owned()
+    };
+    let [guests, page] =
+        ["wire", "layout"].map(|of_which| of(&format!("reef-guest: {of_which}: VERSION: u32 = ")));
+    let local = of("reef-serve: handshake: MAGIC: [u8; 8] = ");
+    let remote = of("reef-wire: handshake: VERSION: u32 = ");
+    let snapshots = of("reef-snapshot: layout: VERSION: u32 = ");
+    let support = read("docs/reference/support.md");
+    for cells in [
+        format!("(`local.sock`) | `{local}` |"),
+        format!("(`guests.sock`) | {guests}; page {page} |"),
+        format!("| remote devices and programs | {remote},"),
+        format!("| snapshots | {snapshots} |"),
+    ] {
+        assert!(support.contains(&cells), "{cells}");
+    }
+}
