@@ -349,7 +349,7 @@ mod tests {
     }
 
     /// Keys that are read, as the refusal of another one lists them.
-    fn known<T: DeserializeOwned>() -> BTreeSet<String> {
+    fn keys_of<T: DeserializeOwned>() -> BTreeSet<String> {
         let said = toml::from_str::<T>("no_key = 1").err().map(|error| error.to_string());
         let said = said.expect("a refusal");
         let (_, list) = said.split_once("expected one of ").expect("a list of keys");
@@ -359,9 +359,9 @@ mod tests {
     #[test]
     fn pages_have_all_keys_and_their_defaults() {
         let models = rows(MODELS, "| key of `model.toml` | meaning | default |");
-        assert_eq!(named(&models), known::<Description>());
+        assert_eq!(named(&models), keys_of::<Description>());
         let programs = rows(PROGRAMS, "| key | meaning | default |");
-        assert_eq!(named(&programs), known::<ProcessSettings>());
+        assert_eq!(named(&programs), keys_of::<ProcessSettings>());
 
         let line = |key: &str| format!("{key} = {}\n", default(&programs, &[key]));
         let text = ["residency", "load_ms", "cancel_ms", "stop_ms"].map(line).concat();

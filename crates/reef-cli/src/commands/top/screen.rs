@@ -1,7 +1,8 @@
 //! The screen of `reef top`.
 
 use super::tables::{
-    fitting, guests_height, guests_table, jobs_height, jobs_table, sessions_height, sessions_table,
+    fit_columns, guests_height, guests_table, jobs_height, jobs_table, sessions_height,
+    sessions_table,
 };
 use super::view::{Model, Share, View};
 use ratatui::Frame;
@@ -183,7 +184,7 @@ fn table(models: &[Model], width: u16) -> Table<'_> {
         let name = if index < 3 { (*name).into() } else { right(name, *width) };
         Cell::from(name)
     });
-    let widths = fitting(COLUMNS.map(|(_, width)| width), (0, 8), width);
+    let widths = fit_columns(COLUMNS.map(|(_, width)| width), 0, 8, width);
     Table::new(models.iter().map(row), widths).header(Row::new(header).bold().underlined())
 }
 
@@ -219,7 +220,7 @@ fn share_table(shares: &[Share], width: u16) -> Table<'_> {
     };
     let names = ["device %", "budget %", "held %", "late/s", "over/s"].map(|name| right(name, 9));
     let header = Row::new(["client".into(), "class".into()].into_iter().chain(names)).bold();
-    let widths = fitting([24, 5, 9, 9, 9, 9, 9], (0, 8), width);
+    let widths = fit_columns([24, 5, 9, 9, 9, 9, 9], 0, 8, width);
     Table::new(shares.into_iter().take(MAX_SHARES).map(row), widths).header(header)
 }
 

@@ -15,11 +15,12 @@ const MAX_GUESTS: usize = 20;
 /// Most jobs that are shown.
 const MAX_JOBS: usize = 12;
 
-/// Widths of the first columns of a table, as many as fit. A number that is cut would be another
-/// one, so only the text of one column may be cut, to a least width.
-pub(super) fn fitting<const N: usize>(
+/// Returns the widths of a table's first columns, as many as fit. A number that is cut would be
+/// another one, so only the column `text` may be cut, to the width `least`.
+pub(super) fn fit_columns<const N: usize>(
     mut widths: [u16; N],
-    (text, least): (usize, u16),
+    text: usize,
+    least: u16,
     width: u16,
 ) -> Vec<Constraint> {
     let whole = widths.iter().map(|column| column + 1).sum::<u16>() - 1;
@@ -39,7 +40,7 @@ pub(super) fn guests_height(guests: &[Guest]) -> u16 {
 }
 
 pub(super) fn guests_table(guests: &[Guest], width: u16) -> Table<'_> {
-    let widths = fitting([11, 5, 5, 10, 9, 6, 6, 6, 11, 8], (9, 2), width);
+    let widths = fit_columns([11, 5, 5, 10, 9, 6, 6, 6, 11, 8], 9, 2, width);
     let header = [
         "program",
         "guest",
@@ -96,7 +97,7 @@ pub(super) fn sessions_height(sessions: &[RemoteSession]) -> u16 {
 pub(super) fn sessions_table(sessions: &[RemoteSession], width: u16) -> Table<'_> {
     let header =
         ["session", "kind", "memory", "up MB/s", "down MB/s", "trips/s", "state", "program"];
-    let widths = fitting([11, 8, 10, 9, 9, 9, 9, 16], (7, 8), width);
+    let widths = fit_columns([11, 8, 10, 9, 9, 9, 9, 16], 7, 8, width);
     Table::new(sessions.iter().take(MAX_SESSIONS).map(session_row), widths)
         .header(Row::new(header).bold().underlined())
 }
@@ -120,7 +121,7 @@ pub(super) fn jobs_height(jobs: &[Job]) -> u16 {
 
 pub(super) fn jobs_table(jobs: &[Job], width: u16) -> Table<'_> {
     let header = ["job", "memory", "of", "kept by", "contexts", "time", "of", "refused", "waited"];
-    let widths = fitting([16, 10, 10, 8, 10, 6, 6, 8, 6], (0, 8), width);
+    let widths = fit_columns([16, 10, 10, 8, 10, 6, 6, 8, 6], 0, 8, width);
     Table::new(jobs.iter().take(MAX_JOBS).map(job_row), widths)
         .header(Row::new(header).bold().underlined())
 }
