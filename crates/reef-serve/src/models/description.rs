@@ -331,7 +331,7 @@ mod tests {
 
     fn rows(page: &'static str, header: &str) -> Vec<Row> {
         let rows = page.lines().skip_while(|line| *line != header).skip(2);
-        let row = |line: &'static str| {
+        let row = |line: &'static str| -> Option<Row> {
             let (keys, rest) = line.strip_prefix("| ")?.strip_suffix(" |")?.split_once(" | ")?;
             let keys = keys.split('`').skip(1).step_by(2).map(|key| key.trim_matches(['[', ']']));
             Some((keys.collect(), rest.rsplit(" | ").next()?))
