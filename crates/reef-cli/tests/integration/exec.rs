@@ -466,6 +466,7 @@ fn invalid_limit_is_refused_and_never_ignored() {
         said.starts_with("reef: not run: limits and --swappable need the library: no "),
         "{said}"
     );
+    assert!(said.ends_with(": name it with --shim or REEF_SHIM\n"), "{said}");
     let (code, said) = run(&["--memory", "8m"], &[("REEF_ACCOUNTS", "/proc/accounts")]);
     assert_eq!(code, Some(1));
     assert!(

@@ -183,9 +183,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             note!("reef: {why:#}; the program runs with a profile, and without a class");
             become_guest(args, &shim, None, [profile, threads].concat())
         }
-        (Err(why), _) if !limits.is_empty() => {
-            Err(why.context("not run: limits and --swappable need the library"))
-        }
+        (Err(why), _) if !limits.is_empty() => Err(anyhow!(
+            "not run: limits and --swappable need the library: {why:#}: name it with --shim \
+                 or REEF_SHIM"
+        )),
         (Err(why), _) | (_, Err(why)) if args.allow_unprotected => {
             note!("reef: {why:#}; the program runs without REEF");
             become_program(args, &threads)
