@@ -183,7 +183,7 @@ mod cuda {
             layers_agree("precision=fp16", 2e-3);
             quantized_files_agree("precision=fp16", 8.0);
             eight_bits_agree("precision=fp16");
-            joined_files_agree("precision=fp16", 2.0);
+            joined_files_agree("precision=fp16", 8.0);
         }
     }
 
@@ -195,7 +195,7 @@ mod cuda {
             Cuda:
             eight_bits_agree("precision=fp16&warpgroups=off");
             eights_agree("precision=fp16&warpgroups=off", 200);
-            joined_files_agree("precision=fp16&warpgroups=off", 2.0);
+            joined_files_agree("precision=fp16&warpgroups=off", 8.0);
         }
     }
 

@@ -26,7 +26,8 @@ pub(crate) fn eight_bits_agree<D: Operators>(device: &D) {
 }
 
 /// The two convolutions of each stored file that read 16 channels run on these kernels. Outputs are
-/// at most `steps` steps of their numbers from ONNX Runtime's.
+/// at most `steps` steps of their numbers from ONNX Runtime's. The layers around them compute with
+/// the device's floats. One step of a pooled number there is up to three steps of the output.
 pub(crate) fn joined_files_agree<D: Operators>(device: &D, steps: f64) {
     for (name, file) in FILES {
         let model = Model::from_onnx(file, name).read().unwrap();
