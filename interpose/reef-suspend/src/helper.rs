@@ -25,8 +25,8 @@ use crate::record::{Held, Process, Records, Steps, Suspended};
 use crate::swaps::{Swaps, Waits, come_back, come_back_without_record, hide_all};
 use crate::written::absence::Absence;
 use crate::written::accounts::{self, Reserved};
-use crate::written::criu::{self, Criu};
-use crate::written::files::{self, Draft, Written};
+use crate::written::criu::Criu;
+use crate::written::files::{self, Adoption, Draft, Written};
 use crate::written::numbers;
 use crate::written::tree::Tree;
 use reef_nvml::Nvml;
@@ -104,6 +104,14 @@ pub enum Op {
         folder: PathBuf,
         /// True if the process goes on; else it ends.
         goes_on: bool,
+    },
+    /// Into a folder as it is, off the GPU. One process, with its descendants, which goes on: it
+    /// stays suspended if it was. Its parent starts it from there.
+    Keep {
+        /// The folder, which must not exist.
+        folder: PathBuf,
+        /// Facts for the start.
+        adoption: Adoption,
     },
     /// From a folder and onto the GPU. No process.
     Read {
@@ -226,6 +234,12 @@ fn serve_request(
     request: &Request,
     tell: &mut dyn FnMut(Answer),
 ) -> Result<(), Error> {
+    if let Op::Keep { folder, adoption } = &request.op {
+        let driver = Driver::open(named).ok(); // a process without a GPU needs none
+        let all = keep(driver.as_ref(), &Records::at(&request.folder), folder, adoption)?;
+        tell(Answer::Suspended(all));
+        return Ok(());
+    }
     let leaving = begin_departure(request);
     let (driver, uuids) = match open_driver(named) {
         Ok(opened) => opened,
@@ -283,13 +297,13 @@ fn serve_request(
                 let why = format!("one process must be written, got {}", request.pids.len());
                 return Err(Error::Criu { why });
             };
-            let criu = Criu::find(std::env::var_os(criu::VARIABLE))?;
+            let criu = Criu::from_environment()?;
             let draft = Draft::new(folder)?;
             let tree = Tree::of(pid);
             let pids = tree.with_contexts(&driver)?;
             let absence = Absence::begin(tree.pids())?;
             let all = suspend(&pids, timeout_ms)?;
-            let written = write(&criu, draft, &all, &pids, pid);
+            let written = write(&criu, draft, &all, &pids, pid, None);
             let ends = written.is_ok() && !goes_on;
             let stopped = Tree::of(pid);
             let process = |pid: &u32| Process::of(*pid).ok();
@@ -307,8 +321,13 @@ fn serve_request(
             written.map(|()| Answer::Suspended(all))
         }
         Op::Read { folder } => {
-            let criu = Criu::find(std::env::var_os(criu::VARIABLE))?;
-            let Written { suspended: mut all, accounts, numbers, images } = files::open(folder)?;
+            let criu = Criu::from_environment()?;
+            let Written { suspended: mut all, accounts, numbers, adoption, images } =
+                files::open(folder)?;
+            if adoption.is_some() {
+                let why = "a process of a daemon's model is started by its daemon alone".to_owned();
+                return Err(Error::Criu { why });
+            }
             group.check_room(&all, None)?;
             let reserved = Reserved::new(&accounts)?;
             numbers::check(&numbers)?; // last, so that few may take one before CRIU starts
@@ -326,6 +345,7 @@ fn serve_request(
             Tree::of(root).pids().iter().for_each(|pid| Absence::end(*pid));
             Ok(Answer::Resumed(all, steps))
         }
+        Op::Keep { .. } => return Ok(()), // above
         Op::Resume { to } => resume(&request.pids, to.as_ref().map(named).transpose()?),
         Op::Move { timeout_ms, to } => {
             let to = named(to)?; // before the processes are touched
@@ -370,6 +390,36 @@ fn serve_request(
     Ok(())
 }
 
+/// Writes a process with its descendants as it is. None of them may be on a GPU. It goes on.
+fn keep(
+    driver: Option<&Driver>,
+    records: &Records,
+    folder: &Path,
+    adoption: &Adoption,
+) -> Result<Vec<Suspended>, Error> {
+    let pid = adoption.process;
+    let criu = Criu::from_environment()?;
+    let draft = Draft::new(folder)?;
+    let tree = Tree::of(pid);
+    let state = |pid: u32| driver.and_then(|driver| driver.state(pid).ok());
+    let pids = tree.with_contexts_by(&|pid| state(pid).is_some())?;
+    let record = |pid: &u32| match state(*pid) {
+        Some(have) if have != State::Suspended => {
+            Err(Error::State { pid: *pid, want: State::Suspended.name(), have })
+        }
+        // Without a record its return would know nothing of its memory.
+        _ => records.find(*pid).ok_or_else(|| {
+            let why = format!("process {pid}: it has no record of its suspension");
+            Error::Criu { why }
+        }),
+    };
+    let all = pids.iter().map(record).collect::<Result<Vec<_>, Error>>()?;
+    let _absence = Absence::begin(tree.pids())?;
+    let written = write(&criu, draft, &all, &pids, pid, Some(adoption.clone()));
+    let _ = Tree::of(pid).signal("CONT"); // it may have ended, and is in the folder all the same
+    written.map(|()| all)
+}
+
 /// Writes a process with its descendants, of which `all` are suspended, and leaves all stopped.
 fn write(
     criu: &Criu,
@@ -377,14 +427,15 @@ fn write(
     all: &[Suspended],
     pids: &[u32],
     root: u32,
+    adoption: Option<Adoption>,
 ) -> Result<(), Error> {
     let _hidden = hide_all(pids)?;
-    criu.dump(root, &draft.images())?;
+    criu.dump(root, &draft.images(), adoption.as_ref().map(|adoption| adoption.streams))?;
     let (stopped, mut slots) = (Tree::of(root), Vec::new());
     for pid in stopped.pids() {
         slots.extend(accounts::read(*pid)?);
     }
-    draft.finish(all, slots, numbers::of(stopped.pids()))
+    draft.finish(all, slots, numbers::of(stopped.pids()), adoption)
 }
 
 /// Brings programs back whose records can't be written: a return would know nothing of their

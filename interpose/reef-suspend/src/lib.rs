@@ -24,6 +24,7 @@ pub mod helper;
 mod memory;
 mod record;
 mod refusal;
+pub mod store;
 mod swaps;
 mod written;
 
@@ -34,4 +35,6 @@ pub use group::{Group, MARGIN};
 pub use memory::{Devices, Free};
 pub use record::{Held, Process, Records, Steps, Suspended};
 pub use refusal::Refusal;
-pub use written::criu::{Criu, VARIABLE as CRIU_VARIABLE};
+pub use written::adopted::{Kept, Reserved};
+pub use written::criu::{Criu, Streams, VARIABLE as CRIU_VARIABLE};
+pub use written::files::Adoption;

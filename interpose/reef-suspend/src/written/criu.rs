@@ -4,11 +4,14 @@
 //! driver open. `criu` must be version 4 or newer, and needs the rights of root.
 
 use crate::error::Error;
+use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 /// Variable that names another program than `criu`.
 pub const VARIABLE: &str = "REEF_CRIU";
@@ -20,8 +23,20 @@ pub(crate) const LOG: &str = "criu.log";
 pub(crate) const PID_FILE: &str = "pid";
 /// Maximum size of a file without a name, such as the memory that a worker shares with its program.
 const MAX_UNLINKED: &str = "64G";
+/// Interval between polls of the program, if it has a timeout.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Maximum length of a log that is read for its error.
 const MAX_LOG_BYTES: u64 = 64 << 20;
+
+/// Streams between a process and its parent, which are made anew at a start: inodes, as
+/// `/proc/PID/fd` shows them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Streams {
+    /// The process's end of a socket pair.
+    pub socket: u64,
+    /// The pipe to which it writes its outputs.
+    pub pipe: u64,
+}
 
 /// The program.
 #[derive(Clone, Debug)]
@@ -51,6 +66,15 @@ impl Criu {
         }
     }
 
+    /// Finds the program that [`VARIABLE`] names, or `criu` in the search path.
+    ///
+    /// # Errors
+    ///
+    /// Errors of [`find`](Self::find).
+    pub fn from_environment() -> Result<Self, Error> {
+        Self::find(std::env::var_os(VARIABLE))
+    }
+
     fn command(&self, action: &str, images: &Path) -> Command {
         let mut command = Command::new(&self.0);
         command
@@ -63,15 +87,24 @@ impl Criu {
         command
     }
 
-    /// Writes a process with its descendants to a folder, and leaves it stopped. Blocks.
+    /// Writes a process with its descendants to a folder, and leaves it stopped. Its other end of
+    /// `streams` may belong to a process that stays. Blocks.
     ///
     /// # Errors
     ///
     /// `Criu`, with the log's error: the process runs on.
-    pub(crate) fn dump(&self, pid: u32, images: &Path) -> Result<(), Error> {
+    pub(crate) fn dump(
+        &self,
+        pid: u32,
+        images: &Path,
+        streams: Option<Streams>,
+    ) -> Result<(), Error> {
         let mut command = self.command("dump", images);
         command.args(["-t", &pid.to_string(), "--leave-stopped", "--ghost-limit", MAX_UNLINKED]);
-        run(command, images)
+        if let Some(Streams { socket, .. }) = streams {
+            command.args(["--external", &format!("unix[{socket}]")]);
+        }
+        run(command, images, None)
     }
 
     /// Starts a process from a folder, under its number. Blocks until it runs.
@@ -80,15 +113,42 @@ impl Criu {
     ///
     /// `Criu`, with the log's error: there is no process.
     pub(crate) fn restore(&self, images: &Path) -> Result<u32, Error> {
-        let file = images.join(PID_FILE);
-        let _ = fs::remove_file(&file); // of an earlier start
-        let mut command = self.command("restore", images);
-        command.args(["--restore-detached", "--pidfile", PID_FILE]);
-        run(command, images)?;
-        let text = reef_files::read_to_string(&file, reef_files::MAX_TOKEN_BYTES).ok();
-        let pid = text.and_then(|text| text.trim().parse().ok());
-        pid.ok_or_else(|| Error::Criu { why: format!("no process number in {}", file.display()) })
+        start(self.command("restore", images), images, None)
     }
+
+    /// Starts a process from a folder as a child of the calling thread, with these ends of new
+    /// streams in the place of those that it `had`. Blocks until it runs.
+    ///
+    /// # Errors
+    ///
+    /// Errors of [`restore`](Self::restore), also if the start takes longer than `timeout`. A child
+    /// may be left then, which the caller must kill and wait for.
+    pub(crate) fn restore_child(
+        &self,
+        images: &Path,
+        had: Streams,
+        (socket, pipe): (OwnedFd, OwnedFd),
+        timeout: Duration,
+    ) -> Result<u32, Error> {
+        let mut command = self.command("restore", images);
+        // Descriptor 0 has to stay: CRIU copies it, after it has moved those that are inherited.
+        command.stdout(Stdio::from(socket)).stderr(Stdio::from(pipe));
+        command.arg("--restore-sibling");
+        command.args(["--inherit-fd", &format!("fd[1]:socket:[{}]", had.socket)]);
+        command.args(["--inherit-fd", &format!("fd[2]:pipe:[{}]", had.pipe)]);
+        start(command, images, Some(timeout))
+    }
+}
+
+/// Runs a `restore`, and returns the number of the process.
+fn start(mut command: Command, images: &Path, timeout: Option<Duration>) -> Result<u32, Error> {
+    let file = images.join(PID_FILE);
+    let _ = fs::remove_file(&file); // of an earlier start
+    command.args(["--restore-detached", "--pidfile", PID_FILE]);
+    run(command, images, timeout)?;
+    let text = reef_files::read_to_string(&file, reef_files::MAX_TOKEN_BYTES).ok();
+    let pid = text.and_then(|text| text.trim().parse().ok());
+    pid.ok_or_else(|| Error::Criu { why: format!("no process number in {}", file.display()) })
 }
 
 /// Major and minor number of `Version: 4.2`.
@@ -99,11 +159,32 @@ fn version(text: &str) -> Option<(u32, u32)> {
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-fn run(mut command: Command, images: &Path) -> Result<(), Error> {
-    match command.status() {
+/// Runs the program until its end. Streams that it gets are closed here afterwards.
+fn run(mut command: Command, images: &Path, timeout: Option<Duration>) -> Result<(), Error> {
+    let ended = match timeout {
+        None => command.status(),
+        Some(timeout) => status_within(&mut command, timeout),
+    };
+    match ended {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(Error::Criu { why: format!("criu: {}", reason(images, status.code())) }),
         Err(error) => Err(Error::Criu { why: format!("criu: {error}") }),
+    }
+}
+
+/// As [`Command::status`], for this time at most: then the program is killed.
+fn status_within(command: &mut Command, timeout: Duration) -> io::Result<ExitStatus> {
+    let (mut child, begin) = (command.spawn()?, Instant::now());
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        if begin.elapsed() >= timeout {
+            child.kill()?;
+            child.wait()?;
+            return Err(io::Error::other(format!("it did not end within {timeout:?}")));
+        }
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -135,6 +216,17 @@ mod tests {
         assert_eq!(version("Version: 4.2\nGitID: v4.2\n"), Some((4, 2)));
         assert_eq!(version("Version: 3.17.1\n"), Some((3, 17)));
         assert_eq!(version("criu"), None);
+    }
+
+    #[test]
+    fn program_that_does_not_end_in_time_is_killed() {
+        let mut command = Command::new("cat");
+        let (input, _output) = io::pipe().unwrap(); // never ends
+        command.stdin(input);
+        let error = status_within(&mut command, Duration::from_millis(1)).unwrap_err();
+        assert_eq!(error.to_string(), "it did not end within 1ms");
+        let status = status_within(&mut Command::new("true"), Duration::from_secs(60)).unwrap();
+        assert!(status.success());
     }
 
     #[test]

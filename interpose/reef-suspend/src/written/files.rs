@@ -2,7 +2,7 @@
 //!
 //! | entry | content |
 //! |---|---|
-//! | `description` | a line `reef-checkpoint 2 HASH`, with the BLAKE3 of what follows: the records of the suspension, the accounts of limits, the numbers of processes and threads, and length and BLAKE3 of each image, as JSON |
+//! | `description` | a line `reef-checkpoint 2 HASH`, with the BLAKE3 of what follows: the records of the suspension, the accounts of limits, the numbers of processes and threads, for a process that its parent starts again its streams, and length and BLAKE3 of each image, as JSON |
 //! | `images/` | CRIU's files; its log and what it writes at a start are not described |
 //!
 //! A folder is written under another name and gets its own when all of it is on disk, so an
@@ -12,19 +12,20 @@
 use crate::error::Error;
 use crate::record::Suspended;
 use crate::written::accounts::Account;
-use crate::written::criu::{LOG, PID_FILE};
+use crate::written::criu::{LOG, PID_FILE, Streams};
 use crate::written::file_hash;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Beginning of a description: a name, and the version of the format.
 const MAGIC: &str = "reef-checkpoint";
 const FORMAT: &str = "2";
 const DESCRIPTION: &str = "description";
+const IMAGES: &str = "images";
 /// File that marks a folder as a draft, and its content.
 const DRAFT: &str = "draft";
 const DRAFT_MARK: &str = "unfinished reef-checkpoint\n";
@@ -35,6 +36,17 @@ const BUSY: &str = "must not be written by another checkpoint";
 /// Maximum length of the description.
 const MAX_DESCRIPTION: u64 = 16 << 20;
 
+/// Facts by which a parent starts a process again as its child.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Adoption {
+    /// Number of the process.
+    pub process: u32,
+    /// Its streams to the parent.
+    pub streams: Streams,
+    /// Text that the parent gets back at the start.
+    pub note: String,
+}
+
 /// Description of a folder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Description {
@@ -44,6 +56,9 @@ struct Description {
     /// Of processes and threads. Folders of earlier builds have none.
     #[serde(default)]
     numbers: Vec<u32>,
+    /// Set if its parent alone can start it.
+    #[serde(default)]
+    adoption: Option<Adoption>,
     images: BTreeMap<String, Image>,
 }
 
@@ -56,6 +71,8 @@ pub(crate) struct Written {
     pub(crate) accounts: Vec<Account>,
     /// Numbers of all processes and of their threads, as far as they are known.
     pub(crate) numbers: Vec<u32>,
+    /// Set if its parent alone can start it.
+    pub(crate) adoption: Option<Adoption>,
     /// Folder of CRIU's images.
     pub(crate) images: PathBuf,
 }
@@ -91,7 +108,8 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Begins a folder, which must not be there yet.
+    /// Begins a folder, which must not be there yet. Only this user may open it: images have all
+    /// that a process had in its memory.
     ///
     /// # Errors
     ///
@@ -106,7 +124,7 @@ impl Draft {
         remove_interrupted(&draft).map_err(at(&draft))?;
         let parent = draft.parent().unwrap_or(Path::new("."));
         fs::create_dir_all(parent).map_err(at(parent))?;
-        fs::create_dir(&draft).map_err(|error| match error.kind() {
+        DirBuilder::new().mode(0o700).create(&draft).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => at(&draft)(io::Error::other(KEPT)),
             _ => at(&draft)(error),
         })?;
@@ -124,7 +142,7 @@ impl Draft {
     }
 
     pub(crate) fn images(&self) -> PathBuf {
-        self.draft.join("images")
+        self.draft.join(IMAGES)
     }
 
     /// Describes the images, and gives the folder its name.
@@ -137,9 +155,11 @@ impl Draft {
         suspended: &[Suspended],
         accounts: Vec<Account>,
         numbers: Vec<u32>,
+        adoption: Option<Adoption>,
     ) -> Result<(), Error> {
         let images = describe(&self.images())?;
-        let description = Description { suspended: suspended.to_vec(), accounts, numbers, images };
+        let suspended = suspended.to_vec();
+        let description = Description { suspended, accounts, numbers, adoption, images };
         let file = self.draft.join(DESCRIPTION);
         let text = serde_json::to_string_pretty(&description).map_err(io::Error::from);
         let headed = |text: String| format!("{MAGIC} {FORMAT} {}\n{text}", hash(text.as_bytes()));
@@ -172,7 +192,11 @@ impl Drop for Draft {
 }
 
 /// Removes a draft that an interrupted checkpoint of this user has left. Another folder stays.
-fn remove_interrupted(folder: &Path) -> io::Result<()> {
+///
+/// # Errors
+///
+/// An error of the system; the draft of a checkpoint that runs.
+pub(crate) fn remove_interrupted(folder: &Path) -> io::Result<()> {
     let Some(mark) = mark_of(folder) else { return Ok(()) };
     lock(&mark, &folder.join(DRAFT))?; // until it is gone
     fs::remove_dir_all(folder)
@@ -243,7 +267,7 @@ pub(crate) fn open(folder: &Path) -> Result<Written, Error> {
     let text = unwrapped(&text).map_err(wrong)?;
     let description: Description =
         serde_json::from_str(text).map_err(|error| wrong(format!("not a description: {error}")))?;
-    let images = folder.join("images");
+    let images = folder.join(IMAGES);
     for (name, expected) in &description.images {
         let path = images.join(name);
         if Path::new(name).file_name() != Some(name.as_ref()) {
@@ -261,8 +285,44 @@ pub(crate) fn open(folder: &Path) -> Result<Written, Error> {
             return Err(at(&path)(io::Error::other("no checkpoint has written it")));
         }
     }
-    let Description { suspended, accounts, numbers, .. } = description;
-    Ok(Written { suspended, accounts, numbers, images })
+    let Description { suspended, accounts, numbers, adoption, .. } = description;
+    Ok(Written { suspended, accounts, numbers, adoption, images })
+}
+
+/// Opens the description of a folder of this user, which no other one may open. `None`: it is
+/// another folder.
+pub(crate) fn own_description(folder: &Path) -> Option<File> {
+    let text = reef_files::own(folder.join(DESCRIPTION), OpenOptions::new().read(true)).ok()?;
+    let (facts, user) = (fs::symlink_metadata(folder).ok()?, text.metadata().ok()?.uid());
+    let is_private = facts.is_dir() && facts.uid() == user && facts.mode() & 0o077 == 0;
+    let mut begin = String::new();
+    (&text).take(MAGIC.len() as u64).read_to_string(&mut begin).ok()?;
+    (is_private && begin == MAGIC).then_some(text)
+}
+
+/// Removes a folder of this user that a checkpoint has written, and nothing else that is in it: the
+/// images first, so that what is left of an interrupted removal is not used.
+///
+/// # Errors
+///
+/// An error of the system; `InvalidInput` for another folder.
+pub(crate) fn remove(folder: &Path) -> io::Result<()> {
+    if own_description(folder).is_none() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no checkpoint has written it"));
+    }
+    match fs::remove_dir_all(folder.join(IMAGES)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {} // or it was removed before an interruption
+    }
+    fs::remove_file(folder.join(DESCRIPTION))?;
+    fs::remove_dir(folder)
+}
+
+/// Returns the bytes of the files of a folder that a checkpoint has written.
+pub(crate) fn bytes(folder: &Path) -> u64 {
+    let images = fs::read_dir(folder.join(IMAGES)).into_iter().flatten().flatten();
+    let lengths = images.filter_map(|image| Some(image.metadata().ok()?.len()));
+    lengths.fold(0, u64::saturating_add)
 }
 
 fn hash(bytes: &[u8]) -> String {
@@ -294,7 +354,7 @@ mod tests {
         fs::write(draft.images().join("pages-1.img"), vec![7; 5000]).unwrap();
         fs::write(draft.images().join(LOG), "log").unwrap();
         assert!(!folder.exists(), "it has no name before it is whole");
-        draft.finish(std::slice::from_ref(&record), Vec::new(), vec![1]).unwrap();
+        draft.finish(std::slice::from_ref(&record), Vec::new(), vec![1], None).unwrap();
         (parent, folder, record)
     }
 
@@ -303,7 +363,8 @@ mod tests {
         let (parent, folder, record) = written();
         let images = folder.join("images");
         let (accounts, numbers) = (Vec::new(), vec![1]);
-        let expected = Written { suspended: vec![record], accounts, numbers, images };
+        let (suspended, adoption) = (vec![record], None);
+        let expected = Written { suspended, accounts, numbers, adoption, images };
         assert_eq!(open(&folder).unwrap(), expected);
         let error = Draft::new(&folder).unwrap_err().to_string();
         assert!(error.ends_with("it must not exist yet"), "{error}");

@@ -6,6 +6,7 @@
 
 pub(crate) mod absence;
 pub(crate) mod accounts;
+pub(crate) mod adopted;
 pub(crate) mod criu;
 mod file_hash;
 pub(crate) mod files;

@@ -42,6 +42,22 @@ impl Tree {
     /// `Criu`: a process has a mount namespace of its own, the driver's files without a context of
     /// its own, or NCCL's connections.
     pub(crate) fn with_contexts(&self, api: &impl Api) -> Result<Vec<u32>, Error> {
+        let mut all = self.with_contexts_by(&|pid| api.state(pid).is_ok())?;
+        if all.is_empty() {
+            all.extend(self.0.first());
+        }
+        Ok(all)
+    }
+
+    /// Returns the processes for which `has_context` is true; none if there are none.
+    ///
+    /// # Errors
+    ///
+    /// Errors of [`with_contexts`](Self::with_contexts).
+    pub(crate) fn with_contexts_by(
+        &self,
+        has_context: &dyn Fn(u32) -> bool,
+    ) -> Result<Vec<u32>, Error> {
         let failed = |pid: u32, why: &str| Error::Criu { why: format!("process {pid}: {why}") };
         let mut all = Vec::new();
         for pid in &self.0 {
@@ -56,7 +72,7 @@ impl Tree {
                            processes and GPUs are not saved";
                 return Err(failed(*pid, why));
             }
-            if api.state(*pid).is_ok() {
+            if has_context(*pid) {
                 all.push(*pid);
             } else if has_driver_files(*pid) {
                 let why = "a process with the driver's files and without a context cannot be \
@@ -64,9 +80,6 @@ impl Tree {
                            GPU: start workers by spawn or forkserver";
                 return Err(failed(*pid, why));
             }
-        }
-        if all.is_empty() {
-            all.extend(self.0.first());
         }
         Ok(all)
     }
