@@ -46,7 +46,8 @@ use crate::tenants::tenant::Tenant;
 use bytes::Bytes;
 use reef::Account;
 use reef_guest::slots::SlotShares;
-use reef_suspend::Suspended;
+use reef_suspend::store::Store;
+use reef_suspend::{Criu, Suspended};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -176,6 +177,7 @@ impl Server {
         let observer = Arc::new(Observer::default());
         observer.metrics.add(Box::new(GpuCollector::default()));
         open_residents(&config, &observer);
+        open_checkpoints(&config, &observer)?;
         let registry = Arc::new(Registry::new(&nodes, repository, &config, &observer));
         registry.follow(losses)?;
         let slot_counts = SlotCounts::new(config.limits.clients, config.limits.regions);
@@ -578,6 +580,22 @@ fn open_residents(config: &Config, observer: &Observer) {
     let residents = Residents::new(Box::new(movers), max_away);
     let residents = observer.residents.get_or_init(|| residents);
     observer.metrics.add(Box::new(ResidencyCollector(residents.clone())));
+}
+
+/// Opens the folders from which processes start, if the configuration names a place for them.
+///
+/// # Errors
+///
+/// `Invalid` if other users could write to it, or the system refuses.
+fn open_checkpoints(config: &Config, observer: &Observer) -> Result<()> {
+    let Some(folder) = &config.models.checkpoints else { return Ok(()) };
+    let store = Store::open(folder, unlimited_if_zero(config.models.checkpoints_mib));
+    let store = store.map_err(|e| Error::Invalid(format!("models.checkpoints: {e}")))?;
+    if let Err(why) = Criu::from_environment() {
+        tracing::warn!(%why, "models.checkpoints: no process can be written");
+    }
+    observer.checkpoints.get_or_init(|| Arc::new(store));
+    Ok(())
 }
 
 /// Returns the mover of processes.

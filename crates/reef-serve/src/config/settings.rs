@@ -75,6 +75,11 @@ pub struct Models {
     /// Starts the programs of models whose engine is a process; off by default. Only the daemon's
     /// user may be able to write to the repository.
     pub processes: bool,
+    /// Folder from which processes on demand start; none by default. Only the daemon's user may
+    /// be able to open it.
+    pub checkpoints: Option<PathBuf>,
+    /// Maximum size of that folder in MiB; 0 means no limit.
+    pub checkpoints_mib: u64,
     /// Loads a model that is not loaded when a client of the local path with the right `control`
     /// names it.
     pub on_demand: bool,
@@ -93,6 +98,8 @@ impl Default for Models {
             builtin: false,
             kernels: false,
             processes: false,
+            checkpoints: None,
+            checkpoints_mib: 65536,
             on_demand: true,
             replicas: 1,
             class: Class::BestEffort,
@@ -163,6 +170,11 @@ impl Config {
         if reef::scheduler::by_name(&self.scheduler).is_none() {
             return Err(Error::Invalid(reef::scheduler::no_scheduler(&self.scheduler)));
         }
+        if self.models.checkpoints.is_some() && !self.guests.listen {
+            let why = "models.checkpoints requires guests.listen = true (reef serve --guests): only processes on demand are written";
+            return Err(Error::Invalid(why.into()));
+        }
+        in_range("models.checkpoints_mib", self.models.checkpoints_mib as usize, 0, 1 << 30)?;
         rights::check(&self.rights, &self.rt)?;
         self.tls.check()?;
         self.guests.check()?;
@@ -265,6 +277,8 @@ mod tests {
         };
         assert_eq!(broken(|c| c.limits.ring = 3), "limits.ring must be a power of two, got 3");
         assert_eq!(broken(|c| c.limits.ring = 128), "limits.ring must be 1 to 64, got 128");
+        let said = broken(|c| c.models.checkpoints = Some("saved".into()));
+        assert!(said.starts_with("models.checkpoints requires guests.listen = true"), "{said}");
         assert!(broken(|c| c.limits.queue = 0).starts_with("limits.queue must be 1 to"));
         assert!(broken(|c| c.scheduler = "reaf".into()).starts_with("no scheduler \"reaf\" (have"));
     }

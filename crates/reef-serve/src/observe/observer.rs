@@ -15,6 +15,7 @@ use parking_lot::{Mutex, RwLock};
 use reef::HostMemory;
 use reef_guest::limit::Audit;
 use reef_guest::registry::Registry;
+use reef_suspend::store::Store;
 use std::sync::{Arc, OnceLock, Weak};
 
 /// Metrics and traces.
@@ -32,6 +33,9 @@ pub(crate) struct Observer {
     pub(crate) suspensions: OnceLock<Arc<Suspensions>>,
     /// Models that are on their device on demand. Set before the first one is loaded.
     pub(crate) residents: OnceLock<Arc<Residents>>,
+    /// Folders from which processes of such models start. Set if there are any, before the first
+    /// one is loaded.
+    pub(crate) checkpoints: OnceLock<Arc<Store>>,
     /// The daemon's own networks among them.
     pub(crate) networks: Arc<Networks>,
     /// Memory for real-time work, once guests may register.

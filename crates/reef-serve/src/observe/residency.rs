@@ -1,6 +1,6 @@
 //! Metrics of processes that are on the GPU on demand, read when they are scraped.
 
-use crate::residency::facts::{ProcessName, Residency};
+use crate::residency::facts::{ProcessName, Residency, StartKind, Starts};
 use crate::residency::residents::Residents;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -20,6 +20,8 @@ type Value = fn(&Residency) -> Option<f64>;
 
 type Sum = fn(&Residency) -> f64;
 
+type SumOfStarts = fn(&Starts) -> f64;
+
 /// Name, help, and value of each gauge; `None` if it is not known.
 const GAUGES: [(&str, &str, Value); 2] = [
     ("reef_model_resident_bytes", "Bytes of a process on its GPUs", |one| {
@@ -35,6 +37,16 @@ const COUNTERS: [(&str, &str, Sum); 2] = [
     ("reef_model_returns", "Returns of a process to its GPUs", |one| one.returns as f64),
     ("reef_model_return_seconds", "Time of the returns of a process", |one| {
         one.return_time.as_secs_f64()
+    }),
+];
+
+/// Name, help, and value of each counter that has one for each kind of start.
+const START_COUNTERS: [(&str, &str, SumOfStarts); 2] = [
+    ("reef_model_starts", "Starts of a process by kind: cold, or warm from a folder", |starts| {
+        starts.count as f64
+    }),
+    ("reef_model_start_seconds", "Time of the starts of a process until it was ready", |starts| {
+        starts.time.as_secs_f64()
     }),
 ];
 
@@ -63,6 +75,18 @@ impl Collector for ResidencyCollector {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
             for one in &all {
                 ConstCounter::new(value(one)).encode(family.encode_family(&labels(one))?)?;
+            }
+        }
+        for (name, help, value) in START_COUNTERS {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            for one in &all {
+                let kinds = StartKind::ALL.iter().zip(&one.starts);
+                for (kind, starts) in kinds.filter(|(_, starts)| starts.count > 0) {
+                    let [model, version, class, instance, device] = labels(one);
+                    let kind = ("kind", kind.name().to_owned());
+                    let labels = [model, version, class, instance, device, kind];
+                    ConstCounter::new(value(starts)).encode(family.encode_family(&labels)?)?;
+                }
             }
         }
         Ok(())

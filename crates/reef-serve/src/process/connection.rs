@@ -35,6 +35,39 @@ pub(super) struct Tensors {
     pub(super) text: Option<TextAbilities>,
 }
 
+impl Tensors {
+    /// Reads the first message of a program.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the program; `Failed` if it breaks the protocol.
+    pub(super) fn read(frame: &Frame) -> Result<Self> {
+        match parse(frame)? {
+            FromProcess::Ready {
+                protocol: PROTOCOL,
+                inputs,
+                outputs,
+                streams,
+                batches,
+                files,
+                device_memory,
+                text,
+            } => {
+                let inputs = declared("inputs", inputs)?;
+                let outputs = declared("outputs", outputs)?;
+                let text = text.map(|text| text.abilities(streams, &inputs, &outputs));
+                let text = text.transpose()?;
+                Ok(Self { inputs, outputs, streams, batches, files, device_memory, text })
+            }
+            FromProcess::Ready { protocol, .. } => {
+                Err(Error::Failed(format!("protocol must be {PROTOCOL}, got {protocol}")))
+            }
+            FromProcess::Error { request: None, error, .. } => Err(Error::Program(error)),
+            _ => Err(Error::Failed("its first message must be ready or error".into())),
+        }
+    }
+}
+
 /// Limits of a connection.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
@@ -73,47 +106,33 @@ pub(super) enum Broken {
 }
 
 impl Connection {
-    /// Starts the conversation. Blocks until the program is ready.
+    /// Starts the conversation. Blocks until the program answers. Returns its first message.
     ///
     /// # Errors
     ///
-    /// Errors of the program and of `ask`; `Failed` if it breaks the protocol.
+    /// Errors of `ask`; `Failed` if the program breaks the protocol.
     pub(super) fn open(
         stream: UnixStream,
-        start: &ToProcess<'_>,
+        start: &[u8],
         identity: Identity,
         ask: &mut Ask<'_>,
-    ) -> Result<(Self, Tensors)> {
+    ) -> Result<(Self, Frame)> {
         let wrong = |error: io::Error| broken_by(&error, "before it was ready");
         let mut patient = Patient { stream: &stream, ask, awake_until: None };
-        frame::write(&mut patient, &to_json(start)?, &[]).map_err(wrong)?;
+        frame::write(&mut patient, start, &[]).map_err(wrong)?;
         let frame = frame::read(&mut patient, 0).map_err(wrong)?;
-        match parse(&frame)? {
-            FromProcess::Ready {
-                protocol: PROTOCOL,
-                inputs,
-                outputs,
-                streams,
-                batches,
-                files,
-                device_memory,
-                text,
-            } => {
-                let inputs = declared("inputs", inputs)?;
-                let outputs = declared("outputs", outputs)?;
-                let text = text.map(|text| text.abilities(streams, &inputs, &outputs));
-                let text = text.transpose()?;
-                let tensors =
-                    Tensors { inputs, outputs, streams, batches, files, device_memory, text };
-                let Identity { bounds, generation } = identity;
-                Ok((Self { stream, bounds, request: 0, generation }, tensors))
-            }
-            FromProcess::Ready { protocol, .. } => {
-                Err(Error::Failed(format!("protocol must be {PROTOCOL}, got {protocol}")))
-            }
-            FromProcess::Error { request: None, error, .. } => Err(Error::Program(error)),
-            _ => Err(Error::Failed("its first message must be ready or error".into())),
-        }
+        Ok((Self::go_on(stream, identity, 0), frame))
+    }
+
+    /// Returns the conversation with a process that is ready, after this number of requests.
+    pub(super) fn go_on(stream: UnixStream, identity: Identity, request: u64) -> Self {
+        let Identity { bounds, generation } = identity;
+        Self { stream, bounds, request, generation }
+    }
+
+    /// Returns whether nothing is under way to the daemon.
+    pub(super) fn is_quiet(&self) -> bool {
+        !is_readable(&self.stream)
     }
 
     /// Runs a request. The inner result is that of the program, which can be used again; it is

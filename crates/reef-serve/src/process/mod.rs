@@ -3,6 +3,7 @@
 //! ```text
 //! ProcessModel ── Supervisor (one per instance): a thread that starts the program, and waits
 //!                   │               for its end
+//!                   ├── Checkpoint: the folder from which it starts with its memory
 //!                   └── Connection: frames over the program's standard input
 //! ```
 //!
@@ -19,9 +20,8 @@ mod connection;
 mod frame;
 mod message;
 pub(crate) mod model;
-mod output;
 mod patience;
 pub(crate) mod settings;
-mod spawn;
+mod start;
 mod supervisor;
 mod user;

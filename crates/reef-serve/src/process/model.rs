@@ -12,6 +12,7 @@ use crate::tensor::TensorInfos;
 use parking_lot::Mutex;
 use reef::{ClientConfig, HostMemory};
 use reef_suspend::Uuid;
+use reef_suspend::store::Store;
 use std::any::Any;
 use std::sync::Arc;
 
@@ -32,6 +33,8 @@ pub(crate) struct ProcessModelSpec<'a> {
     pub(crate) residents: Option<&'a Arc<Residents>>,
     /// Identity of the device, if that is a GPU.
     pub(crate) gpu: Option<Uuid>,
+    /// Folders from which processes on demand start.
+    pub(crate) checkpoints: Option<&'a Arc<Store>>,
 }
 
 /// A model whose processes run.
@@ -96,6 +99,7 @@ impl ProcessModelSpec<'_> {
             max_batch: self.max_batch,
             residents: self.residents.cloned(),
             gpu: self.gpu,
+            checkpoints: self.checkpoints.cloned(),
         }
     }
 

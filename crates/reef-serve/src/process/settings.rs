@@ -201,8 +201,9 @@ impl Program {
     /// Returns the command that starts it for requests of a class. Nothing of the daemon's
     /// environment is in it but what is named. `reef exec` keeps its limits, and becomes the
     /// program. One that is on the GPU on demand is a guest of the daemon with these `sockets`,
-    /// also if that does not listen yet.
-    pub(super) fn command(&self, class: &str, sockets: Option<&Path>) -> Command {
+    /// also if that does not listen yet. One that `is_written` has no mounts of its own, which
+    /// cannot be written.
+    pub(super) fn command(&self, class: &str, sockets: Option<&Path>, is_written: bool) -> Command {
         let Self { settings, place, user } = self;
         let name = Path::new(&settings.command[0]);
         let is_path = settings.command[0].contains('/');
@@ -213,6 +214,7 @@ impl Program {
         } else {
             let mut exec = Command::new(OWN_PROGRAM);
             exec.arg0(EXEC[0]).args(&EXEC[1..]).args(["--class", class]).args(options);
+            exec.args(["--bind", "never"].iter().filter(|_| is_written));
             let option = OsStr::new("--socket-dir");
             exec.args(sockets.iter().flat_map(|folder| [option, folder.as_os_str()]));
             exec.arg("--").arg(program);
@@ -384,14 +386,20 @@ mod tests {
             Program { settings, place, user: None }
         };
         let always = program("");
-        assert_eq!((always.demand(), always.command("be", None).get_args().count()), (None, 0));
+        assert_eq!(
+            (always.demand(), always.command("be", None, false).get_args().count()),
+            (None, 0)
+        );
         let some = program("residency = \"on-demand\"\nmemory = \"2MiB\"\nidle = \"1min\"");
         let want = Demand { idle: Duration::from_secs(60), limit: 2 << 20 };
         assert_eq!(some.demand(), Some(want));
-        let command = some.command("rt", Some(Path::new("/run/reef")));
+        let command = some.command("rt", Some(Path::new("/run/reef")), false);
         let args: Vec<_> = command.get_args().filter_map(OsStr::to_str).collect();
         let want = "exec --allow-unprotected --class rt --memory 2MiB --swappable --socket-dir /run/reef -- p";
         assert_eq!(args.join(" "), want);
+        let written = some.command("rt", Some(Path::new("/run/reef")), true);
+        let mut args = written.get_args().skip_while(|arg| *arg != "--bind");
+        assert_eq!(args.nth(1), Some(OsStr::new("never")));
         let set = |name: &str| {
             let mut all = command.get_envs();
             all.find(|(of, _)| *of == name).and_then(|(_, value)| value?.to_str())

@@ -7,21 +7,25 @@
 //! ```
 
 use super::batch::BatchEnd;
-use super::connection::{Bounds, Broken, Connection, Identity, Tensors, process_ended};
+use super::connection::{Bounds, Broken, Connection, Identity, Tensors, process_ended, to_json};
+use super::frame::Frame;
 use super::message::{PROTOCOL, ToProcess, hex};
-use super::output;
 use super::settings::{Demand, Program};
-use super::spawn::{pid, spawn};
+use super::start::output;
+use super::start::spawn::{Ends, Started, spawn};
+use super::start::warm::{Checkpoint, Found, Note, WarmStart};
 use crate::engine::call::{Call, CallOutput};
 use crate::error::{Error, Result};
-use crate::residency::facts::{Facts, ProcessName};
+use crate::residency::facts::{Facts, ProcessName, StartKind};
 use crate::residency::residents::{Refusal, Resident, ResidentUse, Residents};
+use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
-use reef_suspend::Uuid;
+use reef_suspend::store::Store;
+use reef_suspend::{Streams, Uuid};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::io;
 use std::os::unix::net::UnixStream;
-use std::process::Child;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -60,6 +64,8 @@ pub(super) struct Role {
     pub(super) residents: Option<Arc<Residents>>,
     /// Identity of its device, if that is a GPU.
     pub(super) gpu: Option<Uuid>,
+    /// Folders from which processes on demand start.
+    pub(super) checkpoints: Option<Arc<Store>>,
 }
 
 /// One instance of a model.
@@ -96,6 +102,8 @@ struct State {
     /// Reason for which the process was killed, until its end is noted.
     killed: Option<Error>,
     tensors: Option<Arc<Tensors>>,
+    /// First message of the process, if it was started from its program.
+    ready: Option<String>,
     /// True if no other process is started.
     is_closed: bool,
     /// Set if the process shall end.
@@ -140,6 +148,7 @@ impl Supervisor {
             why: None,
             killed: None,
             tensors: None,
+            ready: None,
             is_closed: false,
             ending: None,
         };
@@ -408,43 +417,160 @@ impl Supervisor {
 
     /// Runs one process until its end. Returns the reason for the end.
     fn run(&self) -> Result<Error> {
+        let checkpoint = self.checkpoint();
+        let found = checkpoint.as_ref().and_then(|checkpoint| checkpoint.find(&self.title));
         if let Some(resident) = &self.resident {
             let is_over = || self.state.lock().is_closed;
-            resident.wait_for_room(self.role.program.load_timeout(), &is_over)?;
+            let timeout = self.role.program.load_timeout();
+            match found.as_ref().map(Found::held).filter(|held| !held.is_empty()) {
+                Some(held) => resident.wait_for(held, timeout, &is_over)?,
+                None => resident.wait_for_room(timeout, &is_over)?,
+            }
         }
         self.role.program.check_folder()?;
-        let (ours, theirs) = UnixStream::pair().map_err(|e| Error::system("a socket", e))?;
-        ours.set_nonblocking(true).map_err(|e| Error::system("a socket", e))?;
-        let (read, write) = io::pipe().map_err(|e| Error::system("a pipe", e))?;
-        let (end, ended) = io::pipe().map_err(|e| Error::system("a pipe", e))?;
-        let sockets = self.resident.as_ref().map(Resident::sockets);
-        let command = self.role.program.command(self.role.class, sockets.as_deref());
-        let name = command.get_program().to_string_lossy().into_owned();
-        let child = spawn(command, theirs.into(), write.into());
-        let child = child.map_err(|e| Error::Invalid(format!("process.command: {name}: {e}")))?;
-        output::log(self.title.clone(), child.id(), read, end);
-        let generation = {
-            let mut state = self.state.lock();
-            state.pid = pid(&child);
-            if state.is_closed {
-                state.signal(Signal::KILL); // closed while it was started
+        if let Some((checkpoint, found)) = checkpoint.as_ref().zip(found) {
+            match self.run_warm(checkpoint, found) {
+                Ok(why) => return Ok(why),
+                Err(why) => {
+                    tracing::warn!(model = %self.title, %why, "the program starts anew");
+                }
             }
-            state.generation
-        };
-        let failed = self.open(ours, generation).err();
+        }
+        self.run_cold(checkpoint.as_ref())
+    }
+
+    /// Runs a process from its program, and writes it to the folder of `checkpoint`.
+    fn run_cold(&self, checkpoint: Option<&Checkpoint>) -> Result<Error> {
+        let begun = Instant::now();
+        let ends = Ends::new()?;
+        let streams = ends.streams()?;
+        let Ends { ours, output, theirs } = ends;
+        let (end, ended) = io::pipe().map_err(|e| Error::system("a pipe", e))?;
+        let command = self.command();
+        let name = command.get_program().to_string_lossy().into_owned();
+        let started = spawn(command, theirs);
+        let started =
+            started.map_err(|e| Error::Invalid(format!("process.command: {name}: {e}")))?;
+        let generation = self.note_process(started.pid());
+        output::log(self.title.clone(), number(started.pid()), output, end);
+        let failed = self.open(ours, generation, begun).err();
         if failed.is_some() {
             self.state.lock().signal(Signal::KILL);
         }
-        let status = self.wait(child);
+        let status = match checkpoint.filter(|one| failed.is_none() && !one.is_taken()) {
+            None => self.wait(started),
+            Some(checkpoint) => thread::scope(|scope| {
+                let write = move || self.write(checkpoint, streams, generation);
+                let writer = thread::Builder::new().name("reef-checkpoint".into());
+                if let Err(why) = writer.spawn_scoped(scope, write) {
+                    tracing::warn!(model = %self.title, %why, "the process is not written");
+                }
+                let status = self.wait(started);
+                self.resident.iter().for_each(Resident::wake); // the writer ends
+                status
+            }),
+        };
         drop(ended);
         Ok(failed.unwrap_or_else(|| Error::Unavailable(format!("the process ended: {status}"))))
     }
 
-    /// Starts the conversation, and publishes the connection.
-    fn open(&self, stream: UnixStream, generation: u64) -> Result<()> {
+    /// Runs a process from its folder.
+    ///
+    /// # Errors
+    ///
+    /// The reason for which it was not started, or did not become ready: it has ended.
+    fn run_warm(&self, checkpoint: &Checkpoint, found: Found) -> Result<Error> {
+        let begun = Instant::now();
+        let Note { request, ready } = found.note.clone();
+        let tensors = Tensors::read(&Frame { header: ready.into(), tensors: Bytes::new() })?;
+        let Ends { ours, output, theirs } = Ends::new()?;
+        let (end, ended) = io::pipe().map_err(|e| Error::system("a pipe", e))?;
+        let timeout = self.role.program.load_timeout();
+        let warm = checkpoint.start(&self.title, found, theirs, timeout)?;
+        let WarmStart { started, number, suspended } = warm;
+        let generation = self.note_process(started.pid());
+        output::log(self.title.clone(), number, output, end);
+        let back = match &self.resident {
+            Some(resident) if !suspended.is_empty() => resident.adopt(number, &suspended),
+            _ => Ok(()),
+        };
+        let connection = Connection::go_on(ours, self.identity(generation), request);
+        let made = back.and_then(|()| self.publish(connection, tensors, StartKind::Warm, begun));
+        if let Err(why) = made {
+            self.reap(started);
+            if !self.state.lock().is_closed {
+                checkpoint.remove(&self.title); // else it was killed, and is right
+            }
+            return Err(why);
+        }
+        let status = self.wait(started);
+        drop(ended);
+        Ok(Error::Unavailable(format!("the process ended: {status}")))
+    }
+
+    /// Returns the place of the folder of its process. `None`: it has none, or the log says why.
+    fn checkpoint(&self) -> Option<Checkpoint> {
+        let store = self.role.checkpoints.as_ref().filter(|_| self.resident.is_some())?;
+        let folder = self.role.program.place();
+        let facts = self.start_message();
+        let place = facts.and_then(|facts| Checkpoint::of(store, &self.command(), folder, &facts));
+        match place {
+            Ok(place) => Some(place),
+            Err(why) => {
+                tracing::warn!(model = %self.title, %why, "the process has no folder");
+                None
+            }
+        }
+    }
+
+    /// Returns the command that starts its program.
+    fn command(&self) -> Command {
+        let sockets = self.resident.as_ref().map(Resident::sockets);
+        let is_written = self.resident.is_some() && self.role.checkpoints.is_some();
+        self.role.program.command(self.role.class, sockets.as_deref(), is_written)
+    }
+
+    /// Notes a process that has been started. Returns its number among those of the daemon.
+    fn note_process(&self, pid: Option<Pid>) -> u64 {
+        let mut state = self.state.lock();
+        (state.pid, state.ready) = (pid, None);
+        if state.is_closed {
+            state.signal(Signal::KILL); // closed while it was started
+        }
+        state.generation
+    }
+
+    /// Writes its process to a folder, once no request needs it and it is off its device. Blocks
+    /// until then, or until the process ends.
+    fn write(&self, checkpoint: &Checkpoint, streams: Streams, generation: u64) {
+        let Some(resident) = &self.resident else { return };
+        let is_over = || {
+            let state = self.state.lock();
+            state.is_closed || state.pid.is_none() || state.generation != generation
+        };
+        let Some(hold) = resident.hold(&is_over) else { return };
+        let begun = Instant::now();
+        let Some((pid, note)) = self.state.lock().note(generation) else { return };
+        let is_same = self.checkpoint().is_some_and(|now| now.is_same(checkpoint));
+        let changed = || Error::Failed("the files of its version have changed since".into());
+        let op = if is_same { checkpoint.writing(pid, streams, &note) } else { Err(changed()) };
+        let written = op.and_then(|op| hold.write(pid, op));
+        drop(hold);
+        let model = &self.title;
+        match written {
+            Ok(()) => {
+                tracing::info!(%model, pid, time = ?begun.elapsed(), "the process is written: later ones start from its folder");
+                checkpoint.trim(model);
+            }
+            Err(why) => tracing::warn!(%model, pid, %why, "the process is not written"),
+        }
+    }
+
+    /// Returns the first message to its program.
+    fn start_message(&self) -> Result<Vec<u8>> {
         let Role { program, model, version, class, instance, device, max_bytes, max_batch, .. } =
             &self.role;
-        let start = ToProcess::Start {
+        to_json(&ToProcess::Start {
             protocol: PROTOCOL,
             model,
             version: *version,
@@ -458,8 +584,17 @@ impl Supervisor {
             device_memory: self.role.has_device_memory(),
             gpu: self.role.gpu.map(|gpu| hex(&gpu)),
             config: program.config().and_then(|config| serde_json::from_str(config).ok()),
-        };
-        let (timeout, begun) = (program.load_timeout(), Instant::now());
+        })
+    }
+
+    fn identity(&self, generation: u64) -> Identity {
+        let cancel = self.role.program.cancel_timeout();
+        Identity { bounds: Bounds { bytes: self.role.max_bytes, cancel }, generation }
+    }
+
+    /// Starts the conversation, and publishes the connection.
+    fn open(&self, stream: UnixStream, generation: u64, started: Instant) -> Result<()> {
+        let (timeout, begun) = (self.role.program.load_timeout(), Instant::now());
         let ask = &mut |_: &UnixStream| {
             if begun.elapsed() < timeout {
                 return Ok(());
@@ -467,38 +602,58 @@ impl Supervisor {
             let text = format!("must be ready within {timeout:?} (process.load_ms)");
             Err(io::Error::new(io::ErrorKind::TimedOut, text))
         };
-        let bounds = Bounds { bytes: *max_bytes, cancel: program.cancel_timeout() };
-        let (connection, tensors) =
-            Connection::open(stream, &start, Identity { bounds, generation }, ask)?;
+        let (start, identity) = (self.start_message()?, self.identity(generation));
+        let (connection, frame) = Connection::open(stream, &start, identity, ask)?;
+        let tensors = Tensors::read(&frame)?;
+        let ready = String::from_utf8_lossy(&frame.header).into_owned();
+        self.state.lock().ready = Some(ready);
+        self.publish(connection, tensors, StartKind::Cold, started)
+    }
+
+    /// Publishes the connection to a process that is ready, and was started at this time.
+    fn publish(
+        &self,
+        connection: Connection,
+        tensors: Tensors,
+        kind: StartKind,
+        started: Instant,
+    ) -> Result<()> {
         let mut state = self.state.lock();
         if state.tensors.as_deref().is_some_and(|before| *before != tensors) {
             return Err(Error::Failed("the process declares other tensors than before".into()));
         }
         state.tensors.get_or_insert_with(|| Arc::new(tensors));
-        if let Some((resident, pid)) = self.resident.as_ref().zip(state.pid) {
-            resident.note_start(pid.as_raw_nonzero().get().unsigned_abs());
+        if let Some(resident) = self.resident.as_ref().filter(|_| state.pid.is_some()) {
+            resident.note_start(number(state.pid));
+            resident.count_start(kind, started.elapsed());
         }
         state.phase = Phase::Idle(connection);
         if state.ending.is_some() {
             state.hang_up();
         }
-        tracing::info!(model = %self.title, pid = state.pid.map(Pid::as_raw_nonzero), time = ?begun.elapsed(), "ready");
+        let (pid, time) = (state.pid.map(Pid::as_raw_nonzero), started.elapsed());
+        tracing::info!(model = %self.title, pid, start = kind.name(), ?time, "ready");
         self.change.notify_all();
         Ok(())
     }
 
     /// Waits for the end of a process, and kills what is left of its group.
-    fn wait(&self, mut child: Child) -> String {
-        if let Some(pid) = pid(&child) {
+    fn wait(&self, started: Started) -> String {
+        if let Some(pid) = started.pid() {
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
             while waitid(WaitId::Pid(pid), options).err() == Some(rustix::io::Errno::INTR) {}
         }
+        self.state.lock().phase = Phase::Down;
+        self.reap(started)
+    }
+
+    /// Kills what is left of the group of a process, and waits for its end.
+    fn reap(&self, started: Started) -> String {
         let mut state = self.state.lock();
         state.signal(Signal::KILL); // its number is free only once it is waited for
         state.pid = None;
-        state.phase = Phase::Down;
         drop(state);
-        child.wait().map_or_else(|e| e.to_string(), |status| status.to_string())
+        started.wait()
     }
 }
 
@@ -508,6 +663,15 @@ impl State {
         if let Some(pid) = self.pid {
             let _ = kill_process_group(pid, signal); // it may have ended
         }
+    }
+
+    /// Returns the number of an idle process, and the facts of its conversation. `None`: it is
+    /// another one, or not idle.
+    fn note(&self, generation: u64) -> Option<(u32, Note)> {
+        let Phase::Idle(connection) = &self.phase else { return None };
+        let is_meant = self.generation == generation && self.pid.is_some();
+        let ready = self.ready.clone().filter(|_| is_meant && connection.is_quiet())?;
+        Some((number(self.pid), Note { request: connection.request, ready }))
     }
 
     /// True if the process with the state of the request's sequence has ended.
@@ -532,6 +696,11 @@ impl State {
             self.phase = Phase::Busy;
         }
     }
+}
+
+/// Returns the number of a process; 0 if there is none.
+fn number(pid: Option<Pid>) -> u32 {
+    pid.map_or(0, |pid| pid.as_raw_nonzero().get().unsigned_abs())
 }
 
 /// Returns the reason to kill a process before its request is sent.
@@ -576,6 +745,7 @@ mod tests {
             max_batch: 1,
             residents: None,
             gpu: None,
+            checkpoints: None,
         };
         let supervisor = Supervisor::start(role).unwrap();
         supervisor.ready(&|| false).unwrap();

@@ -1,6 +1,6 @@
 //! State of one process.
 
-use super::facts::{Facts, Held, Residency, ResidencyState, is_budget};
+use super::facts::{Facts, Held, Residency, ResidencyState, Starts, is_budget};
 use crate::class::Class;
 use reef_suspend::Uuid;
 use std::time::{Duration, Instant, SystemTime};
@@ -50,6 +50,8 @@ pub(super) struct Entry {
     pub(super) is_suspended: bool,
     /// True if an operator keeps its model off the device: it leaves as soon as it may.
     pub(super) is_dismissed: bool,
+    /// True while it is written to a folder: it stays as it is, and has no request.
+    pub(super) is_held: bool,
     /// End of the last request, of the start or of the return.
     pub(super) used: Instant,
     /// Time of the next try after a refusal.
@@ -62,6 +64,7 @@ pub(super) struct Entry {
     pub(super) returns: u64,
     pub(super) return_time: Duration,
     pub(super) returned: Option<SystemTime>,
+    pub(super) starts: [Starts; 2],
 }
 
 impl Entry {
@@ -84,6 +87,7 @@ impl Entry {
             must_leave: false,
             is_suspended: false,
             is_dismissed: false,
+            is_held: false,
             used: now,
             not_before: None,
             is_refusal_logged: false,
@@ -92,6 +96,7 @@ impl Entry {
             returns: 0,
             return_time: Duration::ZERO,
             returned: None,
+            starts: [Starts::default(); 2],
         }
     }
 
@@ -152,7 +157,15 @@ impl Entry {
 
     pub(super) fn is_idle(&self) -> bool {
         let is_free = !self.is_used && !self.is_awaited && self.turn.is_none();
-        self.state == ResidencyState::Resident && is_free && !self.is_suspended
+        self.state == ResidencyState::Resident && is_free && !self.is_suspended && !self.is_held
+    }
+
+    /// True if no request needs it, and it is off its device or does not leave it.
+    pub(super) fn may_be_held(&self) -> bool {
+        let is_free = !self.is_used && !self.is_awaited && self.turn.is_none();
+        let stays = self.state == ResidencyState::Resident && self.not_before.is_some();
+        let is_still = stays || self.state == ResidencyState::Away;
+        is_free && is_still && !self.is_suspended
     }
 
     /// Returns the time at which it leaves without a further request.
@@ -174,6 +187,7 @@ impl Entry {
             returns: self.returns,
             return_time: self.return_time,
             returned: self.returned,
+            starts: self.starts,
         }
     }
 }

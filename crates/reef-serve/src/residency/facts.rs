@@ -77,6 +77,36 @@ pub(crate) fn is_budget(device: &Uuid) -> bool {
     device.starts_with(&BUDGET)
 }
 
+/// Way in which a process was started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StartKind {
+    /// From nothing.
+    Cold,
+    /// From the folder that an earlier process was written to.
+    Warm,
+}
+
+impl StartKind {
+    /// All kinds, in the order of [`Residency::starts`].
+    pub(crate) const ALL: [Self; 2] = [Self::Cold, Self::Warm];
+
+    /// Returns its name in metrics.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Cold => "cold",
+            Self::Warm => "warm",
+        }
+    }
+}
+
+/// Starts of one kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Starts {
+    pub(crate) count: u64,
+    /// Sum of the times until the process was ready.
+    pub(crate) time: Duration,
+}
+
 /// State of a process at one moment, for listings and metrics.
 #[derive(Debug, Clone)]
 pub(crate) struct Residency {
@@ -89,6 +119,8 @@ pub(crate) struct Residency {
     pub(crate) return_time: Duration,
     /// End of its last return.
     pub(crate) returned: Option<SystemTime>,
+    /// Starts of each kind. A network has none.
+    pub(crate) starts: [Starts; 2],
 }
 
 /// A departure or a return that has ended, for traces.

@@ -5,6 +5,7 @@ use crate::error::Result;
 use crate::suspend::gpu_memory::GpuMemory;
 use crate::suspend::suspensions::{Suspender, Suspensions};
 use reef_nvml::Nvml;
+use reef_suspend::helper::Op;
 use reef_suspend::{Suspended, Uuid};
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -55,6 +56,20 @@ pub(crate) trait Mover: Debug + Send + Sync {
 
     /// Forgets the process that had this number.
     fn forget(&self, pid: u32);
+
+    /// Brings a process back that was started off its devices, with records of its memory. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// Why it is not there.
+    fn adopt(&self, pid: u32, records: &[Suspended]) -> Result<()>;
+
+    /// Writes a process to a folder, which does not move meanwhile. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// Why it is not written. It goes on all the same.
+    fn write(&self, pid: u32, op: Op) -> Result<()>;
 
     /// Returns the folder of the daemon's sockets, for programs with other working folders.
     fn sockets(&self) -> PathBuf;
@@ -125,6 +140,14 @@ impl Mover for SuspendingMover {
 
     fn forget(&self, pid: u32) {
         self.suspensions.forget(pid);
+    }
+
+    fn adopt(&self, pid: u32, records: &[Suspended]) -> Result<()> {
+        self.suspensions.adopt(pid, records)
+    }
+
+    fn write(&self, pid: u32, op: Op) -> Result<()> {
+        self.suspensions.write(pid, op)
     }
 
     fn sockets(&self) -> PathBuf {

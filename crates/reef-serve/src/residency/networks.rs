@@ -7,7 +7,8 @@ use super::mover::Mover;
 use crate::error::{Error, Result};
 use crate::suspend::suspensions::Suspender;
 use parking_lot::Mutex;
-use reef_suspend::{MARGIN, Uuid};
+use reef_suspend::helper::Op;
+use reef_suspend::{MARGIN, Suspended, Uuid};
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
 use std::path::PathBuf;
@@ -185,6 +186,14 @@ impl Mover for Movers {
         if let Some(processes) = self.processes.as_ref().filter(|_| pid < FIRST_NUMBER) {
             processes.forget(pid);
         }
+    }
+
+    fn adopt(&self, pid: u32, records: &[Suspended]) -> Result<()> {
+        self.processes()?.adopt(pid, records)
+    }
+
+    fn write(&self, pid: u32, op: Op) -> Result<()> {
+        self.processes()?.write(pid, op)
     }
 
     fn sockets(&self) -> PathBuf {

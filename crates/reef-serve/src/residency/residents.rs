@@ -1,13 +1,15 @@
 //! All processes that are on the GPU on demand, with the thread that moves them.
 
 use super::entry::{Id, Target};
-use super::facts::{Facts, Held, Move, Residency, ResidencyState};
+use super::facts::{Facts, Held, Move, Residency, ResidencyState, StartKind};
 use super::mover::Mover;
 use super::steps::{FreeBytes, Step};
 use super::table::Table;
 use crate::error::{Error, Result};
 use crate::suspend::suspensions::Suspender;
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use reef_suspend::Suspended;
+use reef_suspend::helper::Op;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -318,6 +320,39 @@ impl Resident {
         self.all.mover.sockets()
     }
 
+    /// Counts a start, which took this time until the process was ready.
+    pub(crate) fn count_start(&self, kind: StartKind, time: Duration) {
+        self.lock().table.count_start(self.id, kind, time);
+    }
+
+    /// Brings a process to its devices that was started off them. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` if there is too little memory, or the driver refuses: it must be killed.
+    pub(crate) fn adopt(&self, pid: u32, records: &[Suspended]) -> Result<()> {
+        self.all.mover.adopt(pid, records)
+    }
+
+    /// Waits until no request needs the process, and it is off its devices or does not leave them.
+    /// Has it stay so until the result is dropped; its requests wait. `None` if `is_over`.
+    pub(crate) fn hold(&self, is_over: &dyn Fn() -> bool) -> Option<ResidentHold<'_>> {
+        let mut state = self.lock();
+        while !MutexGuard::unlocked(&mut state, is_over) {
+            if state.table.try_hold(self.id) {
+                return Some(ResidentHold(self));
+            }
+            self.all.change.wait_for(&mut state, MAX_SLEEP);
+        }
+        None
+    }
+
+    /// Has those that wait for a change ask whether it is over.
+    pub(crate) fn wake(&self) {
+        drop(self.lock());
+        self.all.change.notify_all();
+    }
+
     /// Notes that the process is ready.
     pub(crate) fn note_start(&self, pid: u32) {
         self.all.mover.forget(pid); // the one that had its number
@@ -515,6 +550,28 @@ pub(crate) struct ResidentUse<'a>(&'a Resident);
 impl Drop for ResidentUse<'_> {
     fn drop(&mut self) {
         self.0.end_use();
+    }
+}
+
+/// Hold of a process that is written to a folder.
+#[derive(Debug)]
+pub(crate) struct ResidentHold<'a>(&'a Resident);
+
+impl ResidentHold<'_> {
+    /// Writes the process to a folder. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable`, with the reason for which it cannot be written.
+    pub(crate) fn write(&self, pid: u32, op: Op) -> Result<()> {
+        self.0.all.mover.write(pid, op)
+    }
+}
+
+impl Drop for ResidentHold<'_> {
+    fn drop(&mut self) {
+        self.0.lock().table.end_hold(self.0.id);
+        self.0.all.change.notify_all();
     }
 }
 

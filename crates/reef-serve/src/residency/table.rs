@@ -1,7 +1,7 @@
 //! Table of all processes that are on the GPU on demand.
 
 use super::entry::{Entry, Id, Target};
-use super::facts::{Facts, Held, Residency, ResidencyState};
+use super::facts::{Facts, Held, Residency, ResidencyState, StartKind};
 use crate::error::Error;
 use crate::suspend::suspensions::Suspender;
 use std::collections::BTreeMap;
@@ -159,6 +159,34 @@ impl Table {
         }
     }
 
+    /// Counts a start, which took this time.
+    pub(super) fn count_start(&mut self, id: Id, kind: StartKind, time: Duration) {
+        if let Some(entry) = self.entries.get_mut(&id) {
+            let starts = &mut entry.starts[kind as usize];
+            starts.count += 1;
+            starts.time = starts.time.saturating_add(time);
+        }
+    }
+
+    /// Has a process stay as it is, without a request, unless one needs it. Returns whether it
+    /// does.
+    pub(super) fn try_hold(&mut self, id: Id) -> bool {
+        match self.entries.get_mut(&id) {
+            Some(entry) if entry.may_be_held() => {
+                entry.is_held = true;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Ends the hold of a process.
+    pub(super) fn end_hold(&mut self, id: Id) {
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.is_held = false;
+        }
+    }
+
     /// Notes that a process has ended, or was not started.
     pub(super) fn note_end(&mut self, id: Id) {
         if let Some(entry) = self.entries.get_mut(&id) {
@@ -174,7 +202,7 @@ impl Table {
         let is_there = match entry.state {
             // The request waits for the start.
             ResidencyState::Absent | ResidencyState::Starting => true,
-            ResidencyState::Resident => !entry.must_leave,
+            ResidencyState::Resident => !entry.must_leave && !entry.is_held,
             ResidencyState::Leaving | ResidencyState::Away | ResidencyState::Returning => false,
         };
         entry.is_awaited = !is_there;

@@ -221,6 +221,34 @@ impl Suspensions {
         }
     }
 
+    /// Brings a process back that was started from a folder, off the GPU. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable`: there is too little memory, or the driver refuses.
+    pub(crate) fn adopt(&self, pid: u32, records: &[Suspended]) -> Result<()> {
+        let kept = Records::at(&self.folder);
+        let saved = records.iter().try_for_each(|record| kept.save(record));
+        saved.map_err(|error| Error::Unavailable(error.to_string()))?;
+        self.set_suspender(&[pid], Some(Suspender::Idle));
+        let back = self.come_back(pid);
+        if back.is_err() {
+            self.forget(pid);
+        }
+        back
+    }
+
+    /// Writes a process that is off the GPU, or has no memory there, to a folder. It stays as it
+    /// is, and no move of it may begin. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable`, with the reason.
+    pub(crate) fn write(&self, pid: u32, op: Op) -> Result<()> {
+        let write = || self.run(vec![pid], op).map(drop);
+        Moving::new(&[pid]).watch(MOVE_TIMEOUT, write)
+    }
+
     /// Has an idle process leave the GPU, and one that has [left](Self::leave) return meanwhile, in
     /// the room that becomes free. `had` is the memory of the leaver, as far as it is known. Tells
     /// the end of each when it comes: a refused departure before the return that lacks its room.

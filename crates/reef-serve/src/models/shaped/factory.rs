@@ -162,6 +162,7 @@ impl VariantFactory {
             max_batch: spec.max_batch(),
             residents: self.residents_of(program).map_err(of)?,
             gpu: self.node.engine.uuid(),
+            checkpoints: self.observer.checkpoints.get(),
         };
         let is_closing = || self.closing.load(Ordering::SeqCst);
         let loaded = Arc::new(ProcessModel::start(&wanted, &is_closing).map_err(of)?);

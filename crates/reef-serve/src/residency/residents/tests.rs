@@ -81,6 +81,14 @@ impl Mover for TestMover {
 
     fn forget(&self, _: u32) {}
 
+    fn adopt(&self, _: u32, _: &[Suspended]) -> Result<()> {
+        Ok(())
+    }
+
+    fn write(&self, _: u32, _: Op) -> Result<()> {
+        Ok(())
+    }
+
     fn sockets(&self) -> PathBuf {
         PathBuf::new()
     }

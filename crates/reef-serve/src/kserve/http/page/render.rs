@@ -290,7 +290,8 @@ mod tests {
         let name = ProcessName { model, version: 1, class, instance: 0, device };
         let (bytes, return_time, returned) = (Some(2 << 20), Duration::ZERO, None);
         let state = ResidencyState::Resident;
-        let mut one = Residency { name, state, bytes, returns: 0, return_time, returned };
+        let (returns, starts) = (0, Default::default());
+        let mut one = Residency { name, state, bytes, returns, return_time, returned, starts };
         assert_eq!(on_demand(&[]), "–");
         assert_eq!(on_demand(std::slice::from_ref(&one)), "resident 2 MiB");
         (one.state, one.bytes, one.returns) = (ResidencyState::Away, Some(0), 3);

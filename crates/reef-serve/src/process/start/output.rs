@@ -47,7 +47,7 @@ impl Read for Output {
 
 /// Logs the lines of a process on a thread of its own: until all of its outputs are closed, or the
 /// other end of `end` is and no output is left.
-pub(super) fn log(title: Arc<str>, pid: u32, output: PipeReader, end: PipeReader) {
+pub(in crate::process) fn log(title: Arc<str>, pid: u32, output: PipeReader, end: PipeReader) {
     let read = move || {
         let mut output = BufReader::new(Output::new(output, end));
         let mut line = Vec::new();

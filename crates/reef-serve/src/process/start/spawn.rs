@@ -1,0 +1,140 @@
+//! Start of a process, so that it ends with the thread that starts it.
+
+#![allow(unsafe_code)] // calls between fork and exec
+
+use crate::error::{Error, Result};
+use reef_suspend::Streams;
+use rustix::fs::fstat;
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, geteuid, getpid, getppid, kill_process,
+    set_parent_process_death_signal, waitid, waitpid,
+};
+use std::io::{self, PipeReader};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+/// Ends of a socket pair and of a pipe, for the daemon and for a process that is about to start.
+pub(in crate::process) struct Ends {
+    /// The daemon's end of the conversation. It does not block.
+    pub(in crate::process) ours: UnixStream,
+    /// Outputs of the process.
+    pub(in crate::process) output: PipeReader,
+    /// The process's ends.
+    pub(in crate::process) theirs: (OwnedFd, OwnedFd),
+}
+
+impl Ends {
+    /// Makes them.
+    ///
+    /// # Errors
+    ///
+    /// `Failed` if there are no descriptors left.
+    pub(in crate::process) fn new() -> Result<Self> {
+        let (ours, theirs) = UnixStream::pair().map_err(|e| Error::system("a socket", e))?;
+        ours.set_nonblocking(true).map_err(|e| Error::system("a socket", e))?;
+        let (output, write) = io::pipe().map_err(|e| Error::system("a pipe", e))?;
+        Ok(Self { ours, output, theirs: (theirs.into(), write.into()) })
+    }
+
+    /// Returns the identities of the process's ends.
+    ///
+    /// # Errors
+    ///
+    /// `Failed` if the system does not say them.
+    pub(in crate::process) fn streams(&self) -> Result<Streams> {
+        let inode = |end: &OwnedFd| fstat(end).map(|facts| facts.st_ino);
+        let failed = |error: Errno| Error::system("a stream", error);
+        let (socket, pipe) = &self.theirs;
+        Ok(Streams { socket: inode(socket).map_err(failed)?, pipe: inode(pipe).map_err(failed)? })
+    }
+}
+
+/// A child that was started.
+#[derive(Debug)]
+pub(in crate::process) enum Started {
+    Cold(Child),
+    /// From a folder.
+    Warm(Pid),
+}
+
+impl Started {
+    /// Returns the process, which leads its group.
+    pub(in crate::process) fn pid(&self) -> Option<Pid> {
+        match self {
+            Self::Cold(child) => Pid::from_raw(i32::try_from(child.id()).ok()?),
+            Self::Warm(pid) => Some(*pid),
+        }
+    }
+
+    /// Waits for its end. Returns how it ended, in words.
+    pub(in crate::process) fn wait(self) -> String {
+        let status = match self {
+            Self::Cold(mut child) => child.wait(),
+            Self::Warm(pid) => wait(pid),
+        };
+        status.map_or_else(|error| error.to_string(), |status| status.to_string())
+    }
+}
+
+fn wait(pid: Pid) -> io::Result<ExitStatus> {
+    loop {
+        match waitpid(Some(pid), WaitOptions::empty()) {
+            Ok(Some((_, status))) => return Ok(ExitStatus::from_raw(status.as_raw())),
+            Ok(None) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Kills a process that a refused start may have left, and waits for its end. A process of this
+/// number that is not a child is another one, and stays.
+pub(in crate::process) fn reap(pid: Pid) {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    if waitid(WaitId::Pid(pid), options).is_ok() {
+        let _ = kill_process(pid, Signal::KILL); // it may have ended
+        let _ = wait(pid);
+    }
+}
+
+/// Starts a process with these ends as its standard input and its outputs, in a process group of
+/// its own. The system kills it when the calling thread ends.
+///
+/// A process of another user has that user's own group alone: the standard library takes the
+/// daemon's groups away before it changes the user, but goes on if the system refuses that.
+///
+/// # Errors
+///
+/// Errors of the system: a program that is not there, a limit; `EPERM` if another user would have
+/// groups of the daemon.
+pub(in crate::process) fn spawn(
+    mut command: Command,
+    (input, output): (OwnedFd, OwnedFd),
+) -> io::Result<Started> {
+    let errors = output.try_clone()?;
+    let (parent, user) = (getpid(), geteuid());
+    let prepare = move || -> io::Result<()> {
+        // A change of the user, which came before, would cancel it.
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        if getppid() != Some(parent) {
+            return Err(io::ErrorKind::NotFound.into()); // it ended before the call above
+        }
+        if geteuid() != user && group_count() != 0 {
+            return Err(Errno::PERM.into());
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec the closure makes system calls alone, none of which allocates
+    // or takes a lock.
+    unsafe { command.pre_exec(prepare) };
+    command.process_group(0).stdin(Stdio::from(input));
+    command.stdout(Stdio::from(output)).stderr(Stdio::from(errors)).spawn().map(Started::Cold)
+}
+
+/// Number of supplementary groups of this process; -1 if the system does not say it.
+fn group_count() -> i32 {
+    // SAFETY: without room for any, the call writes nothing.
+    unsafe { libc::getgroups(0, std::ptr::null_mut()) }
+}
