@@ -35,6 +35,6 @@ pub use group::{Group, MARGIN};
 pub use memory::{Devices, Free};
 pub use record::{Held, Process, Records, Steps, Suspended};
 pub use refusal::Refusal;
-pub use written::adopted::{Kept, Reserved};
+pub use written::adopted::{ProcessFolder, Reserved};
 pub use written::criu::{Criu, Streams, VARIABLE as CRIU_VARIABLE};
 pub use written::files::Adoption;

@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// Variables that a program gets from its daemon.
@@ -21,6 +21,10 @@ const PASSED: [&str; 6] = [
     "REEF_FAKE_MEMORY",
     "REEF_FAKE_BYTES",
 ];
+
+/// Options of a daemon that starts programs, and is patient with moves on a busy machine.
+const TRUSTED: [&str; 6] =
+    ["--device", "cpu:0", "--set", "models.processes=true", "--set", "times.request_ms=600000"];
 
 /// Number of MiB that a program takes; 0: it does not use the GPU.
 const MIB: &str = "REEF_TEST_MIB";
@@ -153,9 +157,7 @@ impl Machine {
     fn daemon_by(&self, program: &Path, options: &[&str]) -> Daemon {
         let set = self.variables();
         let set: Vec<(&str, &str)> = set.iter().map(|(name, value)| (*name, &**value)).collect();
-        let trusted = ["--device", "cpu:0", "--set", "models.processes=true"];
-        let patient = ["--set", "times.request_ms=600000"]; // a move on a busy machine
-        let options = [&trusted[..], &patient, options].concat();
+        let options = [&TRUSTED[..], options].concat();
         Daemon::start_by(program, &self.folder, &options, &set)
     }
 
@@ -493,4 +495,185 @@ fn residency_on_demand_needs_a_daemon_with_guests() {
         let said = machine.load(name);
         assert!(said.starts_with("HTTP/1.1 400 ") && said.contains(want), "{said}");
     }
+}
+
+/// The `criu` that this user may use here, of version 4 or newer.
+fn criu() -> Option<String> {
+    let named = std::env::var("REEF_TEST_CRIU").unwrap_or_else(|_| "criu".into());
+    let mut check = Command::new(&named);
+    check.arg("check").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let works = reef_suspend::Criu::find(Some(named.clone().into())).is_ok()
+        && check.status().is_ok_and(|status| status.success());
+    if !works {
+        let why = "no criu of version 4 that this user may use; REEF_TEST_CRIU names one";
+        reef_conformance::skip(why);
+    }
+    works.then_some(named)
+}
+
+/// A daemon that writes its processes to a folder, and its log.
+struct Writer<'a> {
+    machine: &'a Machine,
+    log: String,
+    _daemon: Daemon,
+}
+
+impl<'a> Writer<'a> {
+    fn start(machine: &'a Machine, criu: &str) -> Self {
+        let mut set = machine.variables();
+        set.extend([("REEF_CRIU", criu.to_owned()), ("REEF_LOG", "info".to_owned())]);
+        let set: Vec<(&str, &str)> = set.iter().map(|(name, value)| (*name, &**value)).collect();
+        let place = format!("models.checkpoints={:?}", machine.folder.path("saved"));
+        let options = [&TRUSTED[..], &["--guests", "--set", &place]].concat();
+        let (daemon, log) = Daemon::start_logged_in(&machine.folder, &options, &set);
+        Self { machine, log, _daemon: daemon }
+    }
+
+    /// Number of lines of the log about the process for best-effort requests with this text.
+    fn count(&self, what: &str) -> usize {
+        let log = std::fs::read_to_string(&self.log).unwrap();
+        let is_meant = |line: &&str| line.contains("one/1 be 0") && line.contains(what);
+        log.lines().filter(is_meant).count()
+    }
+
+    #[track_caller]
+    fn waits_for(&self, what: &str, count: usize) {
+        let begin = Instant::now();
+        while self.count(what) < count {
+            let log = std::fs::read_to_string(&self.log).unwrap();
+            assert!(begin.elapsed() < Duration::from_secs(60), "{what}: {log}");
+            std::thread::sleep(Duration::from_millis(5)); // sleep: poll of a condition
+        }
+    }
+
+    /// Unloads the model, and waits for the end of its process.
+    #[track_caller]
+    fn unloads(&self, pid: u32) {
+        let unload = "POST /v2/repository/models/one/unload";
+        let said = ask(&self.machine.folder, unload, "{}");
+        assert!(said.starts_with("HTTP/1.1 200 "), "{said}");
+        let process = format!("/proc/{pid}");
+        self.machine.wait("its end", || !Path::new(&process).exists());
+    }
+
+    /// Loads the model anew. Returns its first answer.
+    #[track_caller]
+    fn loads_anew(&self, pid: u32) -> (u64, u32) {
+        self.unloads(pid);
+        self.machine.loads("one");
+        self.machine.answers("one")
+    }
+
+    /// Returns whether the last start of the process was of this kind.
+    fn was(&self, kind: &str) -> bool {
+        let all = metrics(&self.machine.folder);
+        let is_meant = |line: &&str| {
+            line.starts_with("reef_model_starts_total{") && line.contains("class=\"be\"")
+        };
+        let (kind, mut lines) = (format!("kind=\"{kind}\""), all.lines().filter(is_meant));
+        lines.next().is_some_and(|line| line.contains(&kind)) && lines.next().is_none()
+    }
+}
+
+/// Images in `saved` that have the memory of processes.
+fn pages(machine: &Machine) -> Vec<PathBuf> {
+    let folders = std::fs::read_dir(machine.folder.path("saved")).unwrap().flatten();
+    let folders = folders.map(|folder| folder.path());
+    let whole = folders.filter(|folder| folder.extension().is_none());
+    let files = whole.flat_map(|folder| std::fs::read_dir(folder.join("images")));
+    let files = files.flatten().flatten().map(|file| file.path());
+    let is_pages = |path: &PathBuf| path.to_string_lossy().contains("/pages-");
+    files.filter(is_pages).collect()
+}
+
+const WRITTEN: &str = "the process is written";
+
+/// A program of this number of MiB on the device; 0: without it.
+fn starts_from_its_folder(name: &str, mib: u64) {
+    let Some(criu) = criu() else { return };
+    let machine = Machine::new(&format!("warm-{name}"), 1024);
+    machine.put("one", mib, "idle = \"50ms\"");
+    let writer = Writer::start(&machine, &criu);
+    let (number, pid) = machine.answers("one");
+    assert_eq!(number, 2);
+    writer.waits_for(WRITTEN, 1);
+    let (then, same) = machine.answers("one");
+    assert!((then, same) == (4, pid) && writer.was("cold"), "it goes on as it was");
+    for _ in 0..2 {
+        assert_eq!(writer.loads_anew(pid), (4, pid), "it goes on from what was written");
+        assert!(writer.was("warm"), "{}", metrics(&machine.folder));
+        assert_eq!(machine.answers("one"), (6, pid));
+    }
+    // Its files are others.
+    machine.folder.file("models/one/1/weights", "new");
+    let (number, pid) = writer.loads_anew(pid);
+    assert!(number == 2 && writer.was("cold"), "{number}");
+    writer.waits_for(WRITTEN, 2);
+    assert_eq!(writer.loads_anew(pid), (4, pid));
+}
+
+/// Needs CRIU, and root: `REEF_TEST_CRIU` names it.
+#[test]
+fn process_starts_from_the_folder_of_an_earlier_one() {
+    starts_from_its_folder("host", 0);
+}
+
+/// Needs CRIU, and root: `REEF_TEST_CRIU` names it.
+#[test]
+fn process_with_device_memory_starts_from_its_folder() {
+    starts_from_its_folder("device", 64);
+}
+
+/// Needs CRIU, and root: `REEF_TEST_CRIU` names it.
+#[test]
+fn folder_that_was_altered_is_removed_and_the_program_starts() {
+    let Some(criu) = criu() else { return };
+    let machine = Machine::new("warm-altered", 1024);
+    machine.put("one", 0, "idle = \"50ms\"");
+    let writer = Writer::start(&machine, &criu);
+    let (_, pid) = machine.answers("one");
+    writer.waits_for(WRITTEN, 1);
+    let altered = pages(&machine);
+    for image in &altered {
+        let mut bytes = std::fs::read(image).unwrap();
+        bytes[0] ^= 1;
+        std::fs::write(image, bytes).unwrap();
+    }
+    assert!(!altered.is_empty(), "it has memory");
+    let (number, pid) = writer.loads_anew(pid);
+    assert!(number == 2 && writer.was("cold"), "{number}");
+    assert_eq!(writer.count("it is not as it was written"), 1);
+    writer.waits_for(WRITTEN, 2);
+    assert_eq!(writer.loads_anew(pid), (4, pid), "from a new folder");
+}
+
+/// Needs CRIU, and root: `REEF_TEST_CRIU` names it.
+#[test]
+fn process_whose_number_is_taken_starts_from_its_program() {
+    let Some(criu) = criu() else { return };
+    let machine = Machine::new("warm-taken", 1024);
+    machine.put("one", 0, "idle = \"50ms\"");
+    let writer = Writer::start(&machine, &criu);
+    let (_, pid) = machine.answers("one");
+    writer.waits_for(WRITTEN, 1);
+    writer.unloads(pid);
+    let begin = Instant::now();
+    let mut taker = loop {
+        std::fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string()).unwrap();
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        if child.id() == pid {
+            break child;
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(begin.elapsed() < Duration::from_secs(60), "no process gets number {pid}");
+    };
+    machine.loads("one");
+    let (number, other) = machine.answers("one");
+    assert!(number == 2 && other != pid && writer.was("cold"), "{number}");
+    assert!(writer.count(&format!("number {pid} must be free")) > 0);
+    assert_eq!(taker.try_wait().unwrap(), None, "it is left alone");
+    taker.kill().unwrap();
+    taker.wait().unwrap();
+    assert_eq!(writer.loads_anew(other), (4, pid), "the folder has stayed");
 }

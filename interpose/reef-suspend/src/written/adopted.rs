@@ -2,8 +2,8 @@
 //!
 //! | step | refused: the folder |
 //! |---|---|
-//! | [`Kept::open`] compares the images with their description | is of no use |
-//! | [`Kept::reserve`] takes accounts of limits, and checks the numbers of the process | may be used later |
+//! | [`ProcessFolder::open`] compares the images with their description | is of no use |
+//! | [`ProcessFolder::reserve`] takes accounts of limits, and checks the numbers of the process | may be used later |
 //! | [`Reserved::start`] has CRIU start the process, off its GPU | is of no use |
 
 use crate::error::Error;
@@ -21,12 +21,12 @@ use std::time::Duration;
 
 /// A folder from which a parent starts its process again.
 #[derive(Debug)]
-pub struct Kept {
+pub struct ProcessFolder {
     written: Written,
     adoption: Adoption,
 }
 
-impl Kept {
+impl ProcessFolder {
     /// Opens a folder, and compares all images with their description. Blocks for the reading.
     ///
     /// # Errors
@@ -76,7 +76,7 @@ impl Kept {
 /// A folder whose process may start.
 #[derive(Debug)]
 pub struct Reserved {
-    kept: Kept,
+    kept: ProcessFolder,
     accounts: accounts::Reserved,
 }
 
@@ -95,7 +95,7 @@ impl Reserved {
         ends: (OwnedFd, OwnedFd),
         timeout: Duration,
     ) -> Result<Vec<Suspended>, Error> {
-        let Self { kept: Kept { written, adoption }, accounts } = self;
+        let Self { kept: ProcessFolder { written, adoption }, accounts } = self;
         let root = criu.restore_child(&written.images, adoption.streams, ends, timeout)?;
         accounts.hand_over();
         let mut all = written.suspended;

@@ -55,10 +55,19 @@ impl Daemon {
     /// As [`start_logged_at`](Self::start_logged_at), with more arguments.
     #[allow(dead_code)] // as above
     pub(crate) fn start_logged_with(folder: &Folder, level: &str, more: &[&str]) -> (Self, String) {
+        Self::start_logged_in(folder, more, &[("REEF_LOG", level)])
+    }
+
+    /// As [`start_in`](Self::start_in), with the log in the file that comes along.
+    #[allow(dead_code)] // as above
+    pub(crate) fn start_logged_in(
+        folder: &Folder,
+        more: &[&str],
+        set: &[(&str, &str)],
+    ) -> (Self, String) {
         let path = folder.path("log");
         let log = std::fs::File::create(&path).unwrap();
-        let set = [("REEF_LOG", level)];
-        (Self::spawn(Path::new(REEF), folder, more, &set, log.into()), path)
+        (Self::spawn(Path::new(REEF), folder, more, set, log.into()), path)
     }
 
     fn spawn(

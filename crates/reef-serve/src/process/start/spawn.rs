@@ -89,10 +89,12 @@ fn wait(pid: Pid) -> io::Result<ExitStatus> {
     }
 }
 
-/// Kills a process that a refused start may have left, and waits for its end. A process of this
-/// number that is not a child is another one, and stays.
+/// Kills a process that a refused start of this thread may have left, and waits for its end. A
+/// process of this number that is not a child of this thread is another one, and stays.
 pub(in crate::process) fn reap(pid: Pid) {
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    let of_this_thread = WaitIdOptions::from_bits_retain(libc::__WNOTHREAD.cast_unsigned());
+    let polled = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    let options = polled | of_this_thread;
     if waitid(WaitId::Pid(pid), options).is_ok() {
         let _ = kill_process(pid, Signal::KILL); // it may have ended
         let _ = wait(pid);
@@ -137,4 +139,26 @@ pub(in crate::process) fn spawn(
 fn group_count() -> i32 {
     // SAFETY: without room for any, the call writes nothing.
     unsafe { libc::getgroups(0, std::ptr::null_mut()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As another seat's process that has got the number of one that did not start.
+    #[test]
+    fn child_of_another_thread_is_not_reaped() {
+        let start = || Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let mut other = start();
+        std::thread::scope(|scope| scope.spawn(|| reap(pid_of(&other))).join().unwrap());
+        assert!(other.wait().unwrap().success(), "it lived until its input ended");
+        let own = start();
+        reap(pid_of(&own));
+        let gone = waitid(WaitId::Pid(pid_of(&own)), WaitIdOptions::EXITED).unwrap_err();
+        assert_eq!(gone, Errno::CHILD, "it has been waited for");
+    }
+
+    fn pid_of(child: &Child) -> Pid {
+        Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap()
+    }
 }

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::residency::facts::Held;
 use reef_suspend::helper::Op;
 use reef_suspend::store::{Store, name_of};
-use reef_suspend::{Adoption, Criu, Kept, Streams, Suspended};
+use reef_suspend::{Adoption, Criu, ProcessFolder, Streams, Suspended};
 use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 use std::os::fd::OwnedFd;
@@ -39,7 +39,7 @@ pub(in crate::process) struct Checkpoint {
 /// A folder that is as it was written.
 #[derive(Debug)]
 pub(in crate::process) struct Found {
-    kept: Kept,
+    kept: ProcessFolder,
     pub(in crate::process) note: Note,
 }
 
@@ -98,7 +98,7 @@ impl Checkpoint {
 
     fn open(&self) -> Result<Found> {
         let refused = |why: String| Error::Failed(why);
-        let kept = Kept::open(&self.store.path(&self.name)).map_err(|e| refused(e.to_string()))?;
+        let kept = ProcessFolder::open(&self.store.path(&self.name)).map_err(|e| refused(e.to_string()))?;
         let note = serde_json::from_str(kept.note()).map_err(|e| refused(e.to_string()))?;
         Ok(Found { kept, note })
     }

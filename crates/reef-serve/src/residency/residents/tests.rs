@@ -139,6 +139,19 @@ fn wait(what: &str, is: impl Fn() -> bool) {
     }
 }
 
+/// A process that is written to a folder does not move, and takes no request.
+#[test]
+fn request_waits_while_its_process_is_held() {
+    for refuses in [false, true] {
+        let (_device, _residents, all) = start(1, Duration::from_millis(1), refuses);
+        let hold = all[0].hold(&|| false).unwrap();
+        assert!(all[0].enter(Duration::ZERO, &|| false).is_err(), "it waits");
+        drop(hold);
+        drop(all[0].enter(MINUTE, &|| false).unwrap());
+        assert!(all[0].hold(&|| true).is_none(), "it is over");
+    }
+}
+
 /// Each of four processes has a client that asks all the time, and one process fits.
 #[test]
 fn clients_of_processes_that_do_not_fit_all_get_answers() {
