@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_checkpoint_has_written_stays() {
+    fn folder_that_no_checkpoint_has_written_stays() {
         let (_parent, store) = store(0);
         fs::create_dir(store.path("mine")).unwrap();
         fs::write(store.path("mine/images"), "precious").unwrap();
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_interrupted_checkpoint_left_is_removed() {
+    fn draft_of_an_interrupted_checkpoint_is_removed() {
         let (_parent, store) = store(0);
         let draft = store.path("a.new");
         fs::create_dir(&draft).unwrap();

@@ -160,12 +160,16 @@ impl Entry {
         self.state == ResidencyState::Resident && is_free && !self.is_suspended && !self.is_held
     }
 
-    /// True if no request needs it, and it is off its device or does not leave it.
+    /// True if no request needs it, and it is off its device: it has left, or was asked to and has
+    /// no memory there, as far as is known.
     pub(super) fn may_be_held(&self) -> bool {
         let is_free = !self.is_used && !self.is_awaited && self.turn.is_none();
-        let stays = self.state == ResidencyState::Resident && self.not_before.is_some();
-        let is_still = stays || self.state == ResidencyState::Away;
-        is_free && is_still && !self.is_suspended
+        let is_off = match self.state {
+            ResidencyState::Away => true,
+            ResidencyState::Resident => self.not_before.is_some() && self.held.is_none(),
+            _ => false,
+        };
+        is_free && is_off && !self.is_suspended
     }
 
     /// Returns the time at which it leaves without a further request.

@@ -334,8 +334,8 @@ impl Resident {
         self.all.mover.adopt(pid, records)
     }
 
-    /// Waits until no request needs the process, and it is off its devices or does not leave them.
-    /// Has it stay so until the result is dropped; its requests wait. `None` if `is_over`.
+    /// Waits until no request needs the process, and it is off its devices. Has it stay so until
+    /// the result is dropped; its requests wait. `None` if `is_over`.
     pub(crate) fn hold(&self, is_over: &dyn Fn() -> bool) -> Option<ResidentHold<'_>> {
         let mut state = self.lock();
         while !MutexGuard::unlocked(&mut state, is_over) {

@@ -98,7 +98,8 @@ impl Checkpoint {
 
     fn open(&self) -> Result<Found> {
         let refused = |why: String| Error::Failed(why);
-        let kept = ProcessFolder::open(&self.store.path(&self.name)).map_err(|e| refused(e.to_string()))?;
+        let kept = ProcessFolder::open(&self.store.path(&self.name))
+            .map_err(|e| refused(e.to_string()))?;
         let note = serde_json::from_str(kept.note()).map_err(|e| refused(e.to_string()))?;
         Ok(Found { kept, note })
     }
