@@ -677,3 +677,38 @@ fn process_whose_number_is_taken_starts_from_its_program() {
     taker.wait().unwrap();
     assert_eq!(writer.loads_anew(other), (4, pid), "the folder has stayed");
 }
+
+/// A `criu` that stops a process and writes an image with the socket that stays. It starts nothing.
+const REFUSING: &str = r#"#!/bin/sh
+[ "$1" = --version ] && { echo "Version: 4.2"; exit; }
+action=$1
+while [ $# -gt 0 ]; do
+  case $1 in -D) cd "$2";; -t) pid=$2;; --external) external=$2;; esac
+  shift
+done
+[ $action = dump ] && { kill -STOP $pid; echo "$external" >pages-1.img; exit; }
+echo "(00.1) Error (criu/pstree.c:1): refused by the test" >criu.log; exit 1
+"#;
+
+/// Runs everywhere: it needs neither CRIU nor root.
+#[test]
+fn process_whose_folder_criu_refuses_starts_from_its_program() {
+    use std::os::unix::fs::PermissionsExt;
+    let machine = Machine::new("warm-refused", 1024);
+    machine.put("one", 0, "idle = \"50ms\"");
+    machine.folder.file("criu", REFUSING);
+    let criu = machine.folder.path("criu");
+    std::fs::set_permissions(&criu, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let writer = Writer::start(&machine, &criu);
+    let (_, pid) = machine.answers("one");
+    writer.waits_for(WRITTEN, 1);
+    for image in pages(&machine) {
+        let text = std::fs::read_to_string(image).unwrap();
+        assert!(text.starts_with("unix["), "{text}");
+    }
+    assert_eq!(machine.answers("one"), (4, pid), "it goes on as it was");
+    let (number, _) = writer.loads_anew(pid);
+    assert!(number == 2 && writer.was("cold"), "{number}");
+    assert_eq!(writer.count("refused by the test"), 1);
+    writer.waits_for(WRITTEN, 2); // so the first folder was removed
+}
