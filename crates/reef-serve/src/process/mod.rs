@@ -3,7 +3,7 @@
 //! ```text
 //! ProcessModel ── Supervisor (one per instance): a thread that starts the program, and waits
 //!                   │               for its end
-//!                   ├── Checkpoint: the folder from which it starts with its memory
+//!                   ├── WarmFolder: the folder from which it starts with its memory
 //!                   └── Connection: frames over the program's standard input
 //! ```
 //!

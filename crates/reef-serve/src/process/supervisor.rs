@@ -13,7 +13,7 @@ use super::message::{PROTOCOL, ToProcess, hex};
 use super::settings::{Demand, Program};
 use super::start::output;
 use super::start::spawn::{Ends, Started, spawn};
-use super::start::warm::{Checkpoint, Found, Note, WarmStart};
+use super::start::warm::{Found, Note, WarmFolder, WarmStart};
 use crate::engine::call::{Call, CallOutput};
 use crate::error::{Error, Result};
 use crate::residency::facts::{Facts, ProcessName, StartKind};
@@ -440,7 +440,7 @@ impl Supervisor {
     }
 
     /// Runs a process from its program, and writes it to the folder of `checkpoint`.
-    fn run_cold(&self, checkpoint: Option<&Checkpoint>) -> Result<Error> {
+    fn run_cold(&self, checkpoint: Option<&WarmFolder>) -> Result<Error> {
         let begun = Instant::now();
         let ends = Ends::new()?;
         let streams = ends.streams()?;
@@ -479,7 +479,7 @@ impl Supervisor {
     /// # Errors
     ///
     /// The reason for which it was not started, or did not become ready: it has ended.
-    fn run_warm(&self, checkpoint: &Checkpoint, found: Found) -> Result<Error> {
+    fn run_warm(&self, checkpoint: &WarmFolder, found: Found) -> Result<Error> {
         let begun = Instant::now();
         let Note { request, ready } = found.note.clone();
         let tensors = Tensors::read(&Frame { header: ready.into(), tensors: Bytes::new() })?;
@@ -509,11 +509,11 @@ impl Supervisor {
     }
 
     /// Returns the place of the folder of its process. `None`: it has none, or the log says why.
-    fn checkpoint(&self) -> Option<Checkpoint> {
+    fn checkpoint(&self) -> Option<WarmFolder> {
         let store = self.role.checkpoints.as_ref().filter(|_| self.resident.is_some())?;
         let folder = self.role.program.place();
         let facts = self.start_message();
-        let place = facts.and_then(|facts| Checkpoint::of(store, &self.command(), folder, &facts));
+        let place = facts.and_then(|facts| WarmFolder::of(store, &self.command(), folder, &facts));
         match place {
             Ok(place) => Some(place),
             Err(why) => {
@@ -542,20 +542,20 @@ impl Supervisor {
 
     /// Writes its process to a folder, once no request needs it and it is off its device. Blocks
     /// until then, or until the process ends.
-    fn write(&self, checkpoint: &Checkpoint, streams: Streams, generation: u64) {
+    fn write(&self, checkpoint: &WarmFolder, streams: Streams, generation: u64) {
         let Some(resident) = &self.resident else { return };
         let is_over = || {
             let state = self.state.lock();
             state.is_closed || state.pid.is_none() || state.generation != generation
         };
-        let Some(hold) = resident.hold(&is_over) else { return };
+        let Some(frozen) = resident.freeze(&is_over) else { return };
         let begun = Instant::now();
         let Some((pid, note)) = self.state.lock().note(generation) else { return };
         let is_same = self.checkpoint().is_some_and(|now| now.is_same(checkpoint));
         let changed = || Error::Failed("the files of its version have changed since".into());
         let op = if is_same { checkpoint.writing(pid, streams, &note) } else { Err(changed()) };
-        let written = op.and_then(|op| hold.write(pid, op));
-        drop(hold);
+        let written = op.and_then(|op| frozen.write(pid, op));
+        drop(frozen);
         let model = &self.title;
         match written {
             Ok(()) => {

@@ -51,7 +51,7 @@ pub(super) struct Entry {
     /// True if an operator keeps its model off the device: it leaves as soon as it may.
     pub(super) is_dismissed: bool,
     /// True while it is written to a folder: it stays as it is, and has no request.
-    pub(super) is_held: bool,
+    pub(super) is_frozen: bool,
     /// End of the last request, of the start or of the return.
     pub(super) used: Instant,
     /// Time of the next try after a refusal.
@@ -87,7 +87,7 @@ impl Entry {
             must_leave: false,
             is_suspended: false,
             is_dismissed: false,
-            is_held: false,
+            is_frozen: false,
             used: now,
             not_before: None,
             is_refusal_logged: false,
@@ -157,12 +157,12 @@ impl Entry {
 
     pub(super) fn is_idle(&self) -> bool {
         let is_free = !self.is_used && !self.is_awaited && self.turn.is_none();
-        self.state == ResidencyState::Resident && is_free && !self.is_suspended && !self.is_held
+        self.state == ResidencyState::Resident && is_free && !self.is_suspended && !self.is_frozen
     }
 
     /// True if no request needs it, and it is off its device: it has left, or was asked to and has
     /// no memory there, as far as is known.
-    pub(super) fn may_be_held(&self) -> bool {
+    pub(super) fn may_be_frozen(&self) -> bool {
         let is_free = !self.is_used && !self.is_awaited && self.turn.is_none();
         let is_off = match self.state {
             ResidencyState::Away => true,

@@ -336,11 +336,11 @@ impl Resident {
 
     /// Waits until no request needs the process, and it is off its devices. Has it stay so until
     /// the result is dropped; its requests wait. `None` if `is_over`.
-    pub(crate) fn hold(&self, is_over: &dyn Fn() -> bool) -> Option<ResidentHold<'_>> {
+    pub(crate) fn freeze(&self, is_over: &dyn Fn() -> bool) -> Option<FrozenResident<'_>> {
         let mut state = self.lock();
         while !MutexGuard::unlocked(&mut state, is_over) {
-            if state.table.try_hold(self.id) {
-                return Some(ResidentHold(self));
+            if state.table.try_freeze(self.id) {
+                return Some(FrozenResident(self));
             }
             self.all.change.wait_for(&mut state, MAX_SLEEP);
         }
@@ -553,11 +553,11 @@ impl Drop for ResidentUse<'_> {
     }
 }
 
-/// Hold of a process that is written to a folder.
+/// A process that stays as it is while it is written to a folder.
 #[derive(Debug)]
-pub(crate) struct ResidentHold<'a>(&'a Resident);
+pub(crate) struct FrozenResident<'a>(&'a Resident);
 
-impl ResidentHold<'_> {
+impl FrozenResident<'_> {
     /// Writes the process to a folder. Blocks.
     ///
     /// # Errors
@@ -568,9 +568,9 @@ impl ResidentHold<'_> {
     }
 }
 
-impl Drop for ResidentHold<'_> {
+impl Drop for FrozenResident<'_> {
     fn drop(&mut self) {
-        self.0.lock().table.end_hold(self.0.id);
+        self.0.lock().table.end_freeze(self.0.id);
         self.0.all.change.notify_all();
     }
 }

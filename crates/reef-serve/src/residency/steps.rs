@@ -148,7 +148,7 @@ impl Table {
                 && has_memory
                 && entry.is_used == is_used
                 && entry.clients == 0
-                && !entry.is_held
+                && !entry.is_frozen
                 && entry.is_due(now)
                 && !owes_answer
                 && entry.yields_to(class, now)
@@ -215,7 +215,7 @@ impl Table {
     fn serve(&mut self, id: Id, now: Instant, free: &FreeBytes) -> Turn {
         let waits = |entry: &&Entry| {
             let is_off = matches!(entry.state, ResidencyState::Away | ResidencyState::Starting);
-            is_off && entry.is_due(now) && !entry.is_suspended && !entry.is_held
+            is_off && entry.is_due(now) && !entry.is_suspended && !entry.is_frozen
         };
         if self.entries.get(&id).filter(waits).is_none() {
             return Turn::Passed;

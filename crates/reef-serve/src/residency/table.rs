@@ -170,20 +170,20 @@ impl Table {
 
     /// Has a process stay as it is, without a request, unless one needs it. Returns whether it
     /// does.
-    pub(super) fn try_hold(&mut self, id: Id) -> bool {
+    pub(super) fn try_freeze(&mut self, id: Id) -> bool {
         match self.entries.get_mut(&id) {
-            Some(entry) if entry.may_be_held() => {
-                entry.is_held = true;
+            Some(entry) if entry.may_be_frozen() => {
+                entry.is_frozen = true;
                 true
             }
             _ => false,
         }
     }
 
-    /// Ends the hold of a process.
-    pub(super) fn end_hold(&mut self, id: Id) {
+    /// Has a process move and be used again.
+    pub(super) fn end_freeze(&mut self, id: Id) {
         if let Some(entry) = self.entries.get_mut(&id) {
-            entry.is_held = false;
+            entry.is_frozen = false;
         }
     }
 
@@ -202,7 +202,7 @@ impl Table {
         let is_there = match entry.state {
             // The request waits for the start.
             ResidencyState::Absent | ResidencyState::Starting => true,
-            ResidencyState::Resident => !entry.must_leave && !entry.is_held,
+            ResidencyState::Resident => !entry.must_leave && !entry.is_frozen,
             ResidencyState::Leaving | ResidencyState::Away | ResidencyState::Returning => false,
         };
         entry.is_awaited = !is_there;

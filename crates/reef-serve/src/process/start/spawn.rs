@@ -145,7 +145,7 @@ fn group_count() -> i32 {
 mod tests {
     use super::*;
 
-    /// As another seat's process that has got the number of one that did not start.
+    /// As another supervisor's process that has got the number of one that did not start.
     #[test]
     fn child_of_another_thread_is_not_reaped() {
         let start = || Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();

@@ -31,7 +31,7 @@ pub(in crate::process) struct Note {
 
 /// Place of the folder of a process.
 #[derive(Debug, Clone)]
-pub(in crate::process) struct Checkpoint {
+pub(in crate::process) struct WarmFolder {
     store: Arc<Store>,
     name: String,
 }
@@ -52,13 +52,13 @@ pub(in crate::process) struct WarmStart {
     pub(in crate::process) suspended: Vec<Suspended>,
 }
 
-impl Checkpoint {
+impl WarmFolder {
     /// Returns the place for a process of this command, which depends on the files of `folder` and
     /// on `facts`.
     ///
     /// # Errors
     ///
-    /// `Failed` if a file cannot be looked at.
+    /// `Failed` if a file cannot be read.
     pub(in crate::process) fn of(
         store: &Arc<Store>,
         command: &Command,

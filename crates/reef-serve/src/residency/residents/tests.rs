@@ -141,14 +141,14 @@ fn wait(what: &str, is: impl Fn() -> bool) {
 
 /// A process that is written to a folder does not move, and takes no request.
 #[test]
-fn request_waits_while_its_process_is_held() {
+fn request_waits_while_its_process_is_frozen() {
     let (_device, _residents, all) = start(1, Duration::from_millis(1), false);
-    let hold = all[0].hold(&|| false).unwrap();
+    let frozen = all[0].freeze(&|| false).unwrap();
     assert!(all[0].enter(Duration::ZERO, &|| false).is_err(), "it waits");
     assert!(all[0].is_away());
-    drop(hold);
+    drop(frozen);
     drop(all[0].enter(MINUTE, &|| false).unwrap());
-    assert!(all[0].hold(&|| true).is_none(), "it is over");
+    assert!(all[0].freeze(&|| true).is_none(), "it is over");
 }
 
 /// Each of four processes has a client that asks all the time, and one process fits.
