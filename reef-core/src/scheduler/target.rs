@@ -479,8 +479,8 @@ mod tests {
         }
     }
 
-    /// Returns the simulation after 50,000 tasks at a target of 1.10, and how many of these ran next
-    /// to uncapped work.
+    /// Returns the simulation after 50,000 tasks at a target of 1.10, and how many of these ran
+    /// next to uncapped work.
     fn next_to_uncapped<'a>(
         cost: f64,
         has_parts: bool,

@@ -104,7 +104,7 @@ pub(super) fn case(
     Case { op: Arc::new(TensorOp { kind, inputs, output }), inputs: arrays, tolerance }
 }
 
-/// In every third case some floats are no number.
+/// In every third case some floats are NaN.
 fn with_none(rng: &mut ChaCha8Rng, mut case: Case) -> Case {
     if rng.random_ratio(1, 3) {
         let specs = case.op.inputs.iter();
@@ -229,7 +229,7 @@ fn finished(rng: &mut ChaCha8Rng) -> Case {
     finished_products(rng, sizes)
 }
 
-/// The same of few rows.
+/// Products of few rows whose results go through a formula.
 fn finished_few_rows(rng: &mut ChaCha8Rng) -> Case {
     let rows = pick(rng, &[1, 2, 7]);
     let [k, len] = [140, 300].map(|most| rng.random_range(1..=most));

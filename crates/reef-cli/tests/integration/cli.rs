@@ -76,7 +76,7 @@ fn command_works_where_stacks_are_small() {
     let run = |script: &str, args: &[&str]| {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", script, env!("CARGO_BIN_EXE_reef")]).args(args);
-        // Variables lie on the stack, too. A driver has threads of its own, with stacks of that size.
+        // Variables lie on the stack, too. A driver has threads of its own, with such stacks.
         command.env_clear().env("REEF_CUDA", "/nowhere/libcuda.so.1").output().unwrap()
     };
     for args in [&["--help"][..], &["doctor"], &["model", "list"]] {

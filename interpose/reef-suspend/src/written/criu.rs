@@ -127,9 +127,10 @@ impl Criu {
         &self,
         images: &Path,
         had: Streams,
-        (socket, pipe): (OwnedFd, OwnedFd),
+        ends: (OwnedFd, OwnedFd),
         timeout: Duration,
     ) -> Result<u32, Error> {
+        let (socket, pipe) = ends;
         let mut command = self.command("restore", images);
         // Descriptor 0 has to stay: CRIU copies it, after it has moved those that are inherited.
         command.stdout(Stdio::from(socket)).stderr(Stdio::from(pipe));

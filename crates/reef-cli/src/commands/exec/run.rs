@@ -337,7 +337,7 @@ impl Shims {
     }
 }
 
-/// Without a socket the program is no daemon's guest, and has its limits alone.
+/// Without a socket the program is not a guest: it has its limits alone.
 fn become_guest(
     args: &Args,
     shims: &Shims,

@@ -113,8 +113,9 @@ pub(in crate::process) fn reap(pid: Pid) {
 /// groups of the daemon.
 pub(in crate::process) fn spawn(
     mut command: Command,
-    (input, output): (OwnedFd, OwnedFd),
+    ends: (OwnedFd, OwnedFd),
 ) -> io::Result<Started> {
+    let (input, output) = ends;
     let errors = output.try_clone()?;
     let (parent, user) = (getpid(), geteuid());
     let prepare = move || -> io::Result<()> {

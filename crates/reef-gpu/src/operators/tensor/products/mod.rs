@@ -2,10 +2,10 @@
 //!
 //! In: a contraction whose operands are checked. Out: one launch. `contract` chooses its kernel:
 //! tiles on tensor cores (`tiled`), tiles of single products, blocks for few rows (`few`), or a
-//! thread for each output. A formula behind it is made of steps (`epilogue`). `matrices` finds the products of matrices in
-//! it, `sides` how their inputs lie, `inputs` how they are stored; `packed` rounds columns that
-//! never change; `group` makes one launch of several. Invariants: scratch memory and launch come
-//! from the same cut; a tile's count of parts is zero between launches.
+//! thread for each output. A formula behind it is made of steps (`epilogue`). `matrices` finds the
+//! products of matrices in it, `sides` how their inputs lie, `inputs` how they are stored; `packed`
+//! rounds columns that never change; `group` makes one launch of several. Invariants: scratch
+//! memory and launch come from the same cut; a tile's count of parts is zero between launches.
 
 pub(super) mod contract;
 mod epilogue;

@@ -7,7 +7,7 @@ use crate::tensors::expressions::{Writer, ensure_float, same_element};
 use crate::tensors::value::Value;
 use reef_op::tensor::{Binary, Domain, Unary};
 
-/// What is added to roots by default, so that nothing is divided by 0.
+/// Added to roots by default, so that nothing is divided by 0.
 const EPSILON: f64 = 1e-6;
 
 /// The learning rate, and the number of steps before this one: one number each.
