@@ -153,10 +153,10 @@ mod tests {
         let mut other = start();
         std::thread::scope(|scope| scope.spawn(|| reap(pid_of(&other))).join().unwrap());
         assert!(other.wait().unwrap().success(), "it lived until its input ended");
-        let own = start();
+        let mut own = start();
         reap(pid_of(&own));
-        let gone = waitid(WaitId::Pid(pid_of(&own)), WaitIdOptions::EXITED).err();
-        assert_eq!(gone, Some(Errno::CHILD), "it has been waited for");
+        let error = own.wait().unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ECHILD), "it has been waited for");
     }
 
     fn pid_of(child: &Child) -> Pid {
