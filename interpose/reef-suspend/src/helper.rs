@@ -402,7 +402,23 @@ fn keep(
     let draft = Draft::new(folder)?;
     let tree = Tree::of(pid);
     let state = |pid: u32| driver.and_then(|driver| driver.state(pid).ok());
-    let pids = tree.with_contexts_by(&|pid| state(pid).is_some())?;
+    let all = suspended(&tree, &state, records)?;
+    let pids: Vec<u32> = all.iter().map(|one| one.process.pid).collect();
+    let _absence = Absence::begin(tree.pids())?;
+    let written = write(&criu, draft, &all, &pids, pid, Some(adoption.clone()));
+    let _ = Tree::of(pid).signal("CONT"); // it may have ended, and is in the folder all the same
+    written.map(|()| all)
+}
+
+/// Returns records of the processes of a tree that are suspended. Those that have a record are, also
+/// if the driver cannot be opened or does not know them now.
+fn suspended(
+    tree: &Tree,
+    state: &dyn Fn(u32) -> Option<State>,
+    records: &Records,
+) -> Result<Vec<Suspended>, Error> {
+    let has_context = |pid: u32| state(pid).is_some() || records.find(pid).is_some();
+    let pids = tree.with_contexts_by(&has_context)?;
     let record = |pid: &u32| match state(*pid) {
         Some(have) if have != State::Suspended => {
             Err(Error::State { pid: *pid, want: State::Suspended.name(), have })
@@ -413,11 +429,7 @@ fn keep(
             Error::Criu { why }
         }),
     };
-    let all = pids.iter().map(record).collect::<Result<Vec<_>, Error>>()?;
-    let _absence = Absence::begin(tree.pids())?;
-    let written = write(&criu, draft, &all, &pids, pid, Some(adoption.clone()));
-    let _ = Tree::of(pid).signal("CONT"); // it may have ended, and is in the folder all the same
-    written.map(|()| all)
+    pids.iter().map(record).collect()
 }
 
 /// Writes a process with its descendants, of which `all` are suspended, and leaves all stopped.
@@ -593,6 +605,25 @@ mod tests {
         assert!(matches!(answer, Answer::Refused(_)), "{answer:?}");
         let out = swap::Request::Out(Duration::from_secs(1));
         assert_eq!(program.join().unwrap(), [out, swap::Request::In]);
+    }
+
+    /// Else its folder would be one of a process that was never on a GPU, and nothing would bring
+    /// it back.
+    #[test]
+    fn suspended_process_is_one_also_without_a_driver() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let (records, tree) = (Records::at(folder.path()), Tree::of(child.id()));
+        assert!(suspended(&tree, &|_| None, &records).unwrap().is_empty());
+        let record = Suspended::unknown(child.id()).unwrap();
+        records.save(&record).unwrap();
+        for state in [None, Some(State::Suspended)] {
+            let found = suspended(&tree, &|_| state, &records).unwrap();
+            assert_eq!(found, std::slice::from_ref(&record), "{state:?}");
+        }
+        assert!(suspended(&tree, &|_| Some(State::Running), &records).is_err());
+        drop(child.stdin.take());
+        child.wait().unwrap();
     }
 
     /// The request is longer than a pipe, so that its writer learns of the end.

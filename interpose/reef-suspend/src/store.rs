@@ -1,8 +1,8 @@
 //! Folders of processes by what they are valid for, within an upper bound of bytes.
 //!
 //! *In*: all that a process depends on. *Out*: a name for it, and its folder. *Invariant*: nothing
-//! is removed but folders of this user that a checkpoint has written, and drafts of those that were
-//! interrupted.
+//! is removed but folders of this user that a checkpoint has written, drafts of those that were
+//! interrupted, and empty folders in the place of one.
 
 use crate::error::Error;
 use crate::written::files;
@@ -86,19 +86,22 @@ impl Store {
         files::remove(&folder).map_err(|error| Error::Record { what, error })
     }
 
-    /// Removes the folders that were unused for the longest time, until the rest is within the
-    /// bound. Returns those that were removed.
+    /// Removes folders until the rest is within the bound: those that are larger than it by
+    /// themselves, then those that were unused for the longest time. Returns those that were
+    /// removed.
     pub fn trim(&self) -> Vec<PathBuf> {
         let _removal = self.removal.lock().unwrap_or_else(PoisonError::into_inner);
         let known = |path: PathBuf| {
             let used = files::own_description(&path)?.metadata().ok()?.modified().ok()?;
-            Some((used, files::bytes(&path), path))
+            let bytes = files::bytes(&path);
+            Some((bytes <= self.max_bytes, used, bytes, path))
         };
-        let mut all: Vec<(SystemTime, u64, PathBuf)> = self.entries().filter_map(known).collect();
+        let mut all: Vec<(bool, SystemTime, u64, PathBuf)> =
+            self.entries().filter_map(known).collect();
         all.sort();
-        let mut sum = all.iter().fold(0_u64, |sum, (_, bytes, _)| sum.saturating_add(*bytes));
+        let mut sum = all.iter().fold(0_u64, |sum, (_, _, bytes, _)| sum.saturating_add(*bytes));
         let mut removed = Vec::new();
-        for (_, bytes, path) in all {
+        for (_, _, bytes, path) in all {
             if sum <= self.max_bytes {
                 break;
             }
@@ -138,9 +141,16 @@ pub fn name_of(command: &Command, folder: &Path, facts: &[u8]) -> io::Result<Str
     Ok(all.0.finalize().to_hex().to_string())
 }
 
-/// Size and time of the last change of a file.
+/// Size and times of the last change of a file: the one that programs may set, as those that keep
+/// the time of a copy, and the one of the system.
 fn change_of(facts: &Metadata) -> Vec<u8> {
-    let numbers = [facts.len().cast_signed(), facts.mtime(), facts.mtime_nsec()];
+    let numbers = [
+        facts.len().cast_signed(),
+        facts.mtime(),
+        facts.mtime_nsec(),
+        facts.ctime(),
+        facts.ctime_nsec(),
+    ];
     numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
 }
 
@@ -224,6 +234,17 @@ mod tests {
     }
 
     #[test]
+    fn folder_that_never_fits_costs_no_other_one() {
+        let (_parent, store) = store(2500);
+        for (name, after) in [("a", 1), ("b", 2), ("large", 3)] {
+            write(&store, name, after);
+        }
+        fs::write(store.path("large/images/pages-2.img"), vec![7; 2000]).unwrap();
+        assert_eq!(store.trim(), [store.path("large")]);
+        assert!(store.path("a").exists() && store.path("b").exists());
+    }
+
+    #[test]
     fn folder_that_no_checkpoint_has_written_stays() {
         let (_parent, store) = store(0);
         fs::create_dir(store.path("mine")).unwrap();
@@ -289,6 +310,14 @@ mod tests {
         differs(name(&command));
         let file = File::options().write(true).open(folder.path().join("weights")).unwrap();
         file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        differs(name(&command));
+        // The system's time of the change is no finer than a tick of its clock.
+        let changed = || (file.metadata().unwrap().ctime(), file.metadata().unwrap().ctime_nsec());
+        let before = changed();
+        while changed() == before {
+            fs::write(folder.path().join("weights"), "34").unwrap();
+            file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        }
         differs(name(&command));
     }
 }

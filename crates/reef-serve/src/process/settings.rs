@@ -232,6 +232,12 @@ impl Program {
         command
     }
 
+    /// Returns what a process depends on beyond its command: its first message, and its user.
+    pub(super) fn facts(&self, mut start: Vec<u8>) -> Vec<u8> {
+        start.extend(format!("{:?}", self.user).into_bytes());
+        start
+    }
+
     /// Returns its working folder.
     fn folder(&self) -> PathBuf {
         self.place.join(&self.settings.folder)
@@ -374,6 +380,19 @@ mod tests {
         assert_eq!(said, Err(want.into()));
         let said = check("residency = \"on-demnd\"").unwrap_err();
         assert!(said.ends_with(": did you mean on-demand?"), "{said}");
+    }
+
+    /// Else a process would start from a folder with the rights of the user before.
+    #[test]
+    fn process_depends_on_its_user() {
+        let facts = |user: Option<User>| {
+            let settings: ProcessSettings = toml::from_str("command = [\"p\"]").unwrap();
+            let program =
+                Program { settings: Arc::new(settings), place: std::env::temp_dir(), user };
+            program.facts(b"start".to_vec())
+        };
+        let [one, other] = [700, 701].map(|uid| facts(Some(User { uid, gid: 70 })));
+        assert!(one != other && one != facts(None) && one.starts_with(b"start"));
     }
 
     #[test]

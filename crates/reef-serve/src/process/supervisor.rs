@@ -104,6 +104,8 @@ struct State {
     tensors: Option<Arc<Tensors>>,
     /// First message of the process, if it was started from its program.
     ready: Option<String>,
+    /// True if the process has answered a request.
+    has_answered: bool,
     /// True if no other process is started.
     is_closed: bool,
     /// Set if the process shall end.
@@ -149,6 +151,7 @@ impl Supervisor {
             killed: None,
             tensors: None,
             ready: None,
+            has_answered: false,
             is_closed: false,
             ending: None,
         };
@@ -315,7 +318,7 @@ impl Supervisor {
         if state.generation != connection.generation || !matches!(state.phase, Phase::Busy) {
             return; // it has ended meanwhile
         }
-        state.failures = 0;
+        (state.failures, state.has_answered) = (0, true);
         state.phase = Phase::Idle(connection);
         if state.ending.is_some() {
             state.hang_up();
@@ -417,8 +420,10 @@ impl Supervisor {
 
     /// Runs one process until its end. Returns the reason for the end.
     fn run(&self) -> Result<Error> {
+        let begun = Instant::now();
         let checkpoint = self.checkpoint();
         let found = checkpoint.as_ref().and_then(|checkpoint| checkpoint.find(&self.title));
+        let reading = begun.elapsed();
         if let Some(resident) = &self.resident {
             let is_over = || self.state.lock().is_closed;
             let timeout = self.role.program.load_timeout();
@@ -429,7 +434,7 @@ impl Supervisor {
         }
         self.role.program.check_folder()?;
         if let Some((checkpoint, found)) = checkpoint.as_ref().zip(found) {
-            match self.run_warm(checkpoint, found) {
+            match self.run_warm(checkpoint, found, reading) {
                 Ok(why) => return Ok(why),
                 Err(why) => {
                     tracing::warn!(model = %self.title, %why, "the program starts anew");
@@ -474,13 +479,15 @@ impl Supervisor {
         Ok(failed.unwrap_or_else(|| Error::Unavailable(format!("the process ended: {status}"))))
     }
 
-    /// Runs a process from its folder.
+    /// Runs a process from its folder, whose reading has taken this time. It counts as a part of the
+    /// start, and the wait for room after it does not.
     ///
     /// # Errors
     ///
     /// The reason for which it was not started, or did not become ready: it has ended.
-    fn run_warm(&self, checkpoint: &WarmFolder, found: Found) -> Result<Error> {
-        let begun = Instant::now();
+    fn run_warm(&self, checkpoint: &WarmFolder, found: Found, reading: Duration) -> Result<Error> {
+        let now = Instant::now();
+        let begun = now.checked_sub(reading).unwrap_or(now);
         let Note { request, ready } = found.note.clone();
         let tensors = Tensors::read(&Frame { header: ready.into(), tensors: Bytes::new() })?;
         let Ends { ours, output, theirs } = Ends::new()?;
@@ -505,6 +512,10 @@ impl Supervisor {
         }
         let status = self.wait(started);
         drop(ended);
+        if self.state.lock().is_useless() {
+            tracing::warn!(model = %self.title, number, "its folder is removed: no request was answered before the process ended");
+            checkpoint.remove(&self.title); // else the next one would end as well
+        }
         Ok(Error::Unavailable(format!("the process ended: {status}")))
     }
 
@@ -512,7 +523,7 @@ impl Supervisor {
     fn checkpoint(&self) -> Option<WarmFolder> {
         let store = self.role.checkpoints.as_ref().filter(|_| self.resident.is_some())?;
         let folder = self.role.program.place();
-        let facts = self.start_message();
+        let facts = self.start_message().map(|start| self.role.program.facts(start));
         let place = facts.and_then(|facts| WarmFolder::of(store, &self.command(), folder, &facts));
         match place {
             Ok(place) => Some(place),
@@ -533,7 +544,7 @@ impl Supervisor {
     /// Notes a process that has been started. Returns its number among those of the daemon.
     fn note_process(&self, pid: Option<Pid>) -> u64 {
         let mut state = self.state.lock();
-        (state.pid, state.ready) = (pid, None);
+        (state.pid, state.ready, state.has_answered) = (pid, None, false);
         if state.is_closed {
             state.signal(Signal::KILL); // closed while it was started
         }
@@ -555,14 +566,26 @@ impl Supervisor {
         let changed = || Error::Failed("the files of its version have changed since".into());
         let op = if is_same { checkpoint.writing(pid, streams, &note) } else { Err(changed()) };
         let written = op.and_then(|op| frozen.write(pid, op));
+        self.go_on(generation);
         drop(frozen);
         let model = &self.title;
         match written {
+            Ok(()) if self.state.lock().ending.is_some() => {
+                checkpoint.remove(model); // it was about to end when it was written
+            }
             Ok(()) => {
                 tracing::info!(%model, pid, time = ?begun.elapsed(), "the process is written: later ones start from its folder");
                 checkpoint.trim(model);
             }
             Err(why) => tracing::warn!(%model, pid, %why, "the process is not written"),
+        }
+    }
+
+    /// Has its process go on: a writer that was killed may have left it stopped.
+    fn go_on(&self, generation: u64) {
+        let state = self.state.lock();
+        if state.generation == generation {
+            state.signal(Signal::CONT);
         }
     }
 
@@ -674,6 +697,11 @@ impl State {
         Some((number(self.pid), Note { request: connection.request, ready }))
     }
 
+    /// True if the process has answered no request, as the one before it, and its model stays.
+    fn is_useless(&self) -> bool {
+        !self.has_answered && self.failures > 0 && !self.is_closed
+    }
+
     /// True if the process with the state of the request's sequence has ended.
     fn has_lost(&self, call: &Call<'_>) -> bool {
         let is_down = matches!(self.phase, Phase::Down | Phase::Ended);
@@ -773,6 +801,43 @@ mod tests {
             matches!(supervisor.state.lock().phase, Phase::Ended),
             "else its end waits for ever"
         );
+        supervisor.end();
+    }
+
+    /// Else each process from a folder of no use would be followed by another one.
+    #[test]
+    fn second_process_is_useless_until_it_has_answered() {
+        let supervisor = ready_supervisor();
+        let connection = take(&supervisor);
+        assert!(
+            !supervisor.state.lock().is_useless(),
+            "the first may have been ended from outside"
+        );
+        supervisor.state.lock().failures = 1;
+        assert!(supervisor.state.lock().is_useless());
+        supervisor.give(connection);
+        assert!(!supervisor.state.lock().is_useless());
+        let pid = supervisor.state.lock().pid;
+        supervisor.note_process(pid);
+        supervisor.state.lock().failures = 1;
+        assert!(supervisor.state.lock().is_useless());
+        supervisor.close();
+        assert!(!supervisor.state.lock().is_useless(), "it ends because the model is unloaded");
+        supervisor.end();
+    }
+
+    /// As when what writes it was killed.
+    #[test]
+    fn process_that_was_left_stopped_goes_on() {
+        let supervisor = ready_supervisor();
+        let (pid, generation) = {
+            let state = supervisor.state.lock();
+            state.signal(Signal::STOP);
+            (state.pid.unwrap(), state.generation)
+        };
+        waitid(WaitId::Pid(pid), WaitIdOptions::STOPPED).unwrap();
+        supervisor.go_on(generation);
+        waitid(WaitId::Pid(pid), WaitIdOptions::CONTINUED).unwrap();
         supervisor.end();
     }
 

@@ -9,6 +9,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -134,7 +135,7 @@ impl Criu {
         let mut command = self.command("restore", images);
         // Descriptor 0 has to stay: CRIU copies it, after it has moved those that are inherited.
         command.stdout(Stdio::from(socket)).stderr(Stdio::from(pipe));
-        command.arg("--restore-sibling");
+        command.arg("--restore-sibling").process_group(0); // Ctrl-C is for the caller
         command.args(["--inherit-fd", &format!("fd[1]:socket:[{}]", had.socket)]);
         command.args(["--inherit-fd", &format!("fd[2]:pipe:[{}]", had.pipe)]);
         start(command, images, Some(timeout))
@@ -228,6 +229,25 @@ mod tests {
         assert_eq!(error.to_string(), "it did not end within 1ms");
         let status = status_within(&mut Command::new("true"), Duration::from_secs(60)).unwrap();
         assert!(status.success());
+    }
+
+    /// Else Ctrl-C would end a start, whose folder would count as one of no use.
+    #[test]
+    fn start_of_a_child_is_in_a_group_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("criu");
+        // No descriptor of this process is open for writing, which another test's child could have.
+        let text = r#"printf '#!/bin/sh\ncut -d" " -f5 /proc/self/stat >"$3/pid"\n' >"$0""#;
+        let mut make = Command::new("sh");
+        make.args(["-c", &format!("{text} && chmod 700 \"$0\"")]).arg(&program);
+        assert!(make.status().unwrap().success());
+        let (input, output) = io::pipe().unwrap();
+        let (had, timeout) = (Streams { socket: 1, pipe: 2 }, Duration::from_secs(60));
+        let ends = (OwnedFd::from(input), OwnedFd::from(output));
+        let group = Criu(program).restore_child(folder.path(), had, ends, timeout).unwrap();
+        let own = fs::read_to_string("/proc/self/stat").unwrap();
+        let own = own.rsplit(") ").next().unwrap().split(' ').nth(2).unwrap().to_owned();
+        assert_ne!(group.to_string(), own);
     }
 
     #[test]

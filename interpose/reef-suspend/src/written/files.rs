@@ -301,18 +301,23 @@ pub(crate) fn own_description(folder: &Path) -> Option<File> {
 }
 
 /// Removes a folder of this user that a checkpoint has written, and nothing else that is in it: the
-/// images first, so that what is left of an interrupted removal is not used.
+/// images first, so that what is left of an interrupted removal is not used. An empty folder is the
+/// rest of such a removal.
 ///
 /// # Errors
 ///
 /// An error of the system; `InvalidInput` for another folder.
 pub(crate) fn remove(folder: &Path) -> io::Result<()> {
     if own_description(folder).is_none() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "no checkpoint has written it"));
+        let other = |_| io::Error::new(io::ErrorKind::InvalidInput, "no checkpoint has written it");
+        return fs::remove_dir(folder).map_err(other);
     }
     match fs::remove_dir_all(folder.join(IMAGES)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {} // or it was removed before an interruption
+    }
+    if mark_of(folder).is_some() {
+        fs::remove_file(folder.join(DRAFT))?; // of a checkpoint that was killed at its very end
     }
     fs::remove_file(folder.join(DESCRIPTION))?;
     fs::remove_dir(folder)
@@ -393,6 +398,18 @@ mod tests {
         drop(killed);
         let draft = Draft::new(&folder).unwrap();
         assert_eq!(fs::read_dir(draft.images()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn rest_of_a_killed_checkpoint_or_removal_is_removed() {
+        let (_parent, folder, _) = written();
+        fs::write(folder.join(DRAFT), DRAFT_MARK).unwrap(); // it has its name, and its mark
+        open(&folder).unwrap();
+        remove(&folder).unwrap();
+        assert!(!folder.exists());
+        fs::create_dir(&folder).unwrap(); // its description is gone
+        remove(&folder).unwrap();
+        assert!(!folder.exists());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use rustix::fs::fstat;
 use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitOptions, geteuid, getpid, getppid, kill_process,
-    set_parent_process_death_signal, waitid, waitpid,
+    kill_process_group, set_parent_process_death_signal, waitid, waitpid,
 };
 use std::io::{self, PipeReader};
 use std::os::fd::OwnedFd;
@@ -89,13 +89,14 @@ fn wait(pid: Pid) -> io::Result<ExitStatus> {
     }
 }
 
-/// Kills a process that a refused start of this thread may have left, and waits for its end. A
-/// process of this number that is not a child of this thread is another one, and stays.
+/// Kills a process that a refused start of this thread may have left, with its group, and waits for
+/// its end. A process of this number that is not a child of this thread is another one, and stays.
 pub(in crate::process) fn reap(pid: Pid) {
     let of_this_thread = WaitIdOptions::from_bits_retain(libc::__WNOTHREAD.cast_unsigned());
     let polled = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     let options = polled | of_this_thread;
     if waitid(WaitId::Pid(pid), options).is_ok() {
+        let _ = kill_process_group(pid, Signal::KILL); // it may have none yet
         let _ = kill_process(pid, Signal::KILL); // it may have ended
         let _ = wait(pid);
     }
@@ -145,6 +146,7 @@ fn group_count() -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read;
 
     /// As another supervisor's process that has got the number of one that did not start.
     #[test]
@@ -157,6 +159,23 @@ mod tests {
         reap(pid_of(&own));
         let error = own.wait().unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ECHILD), "it has been waited for");
+    }
+
+    /// As when a start was refused after all of its processes were there.
+    #[test]
+    fn group_of_a_refused_start_is_killed() {
+        // A shell gives programs in its background no input of its own.
+        let script = "exec 3<&0; cat <&3 & echo; wait";
+        let start = || {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]).process_group(0);
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
+        };
+        let mut leader = start();
+        let mut output = leader.stdout.take().unwrap();
+        output.read_exact(&mut [0]).unwrap();
+        reap(pid_of(&leader));
+        output.read_to_end(&mut Vec::new()).unwrap(); // until all of the group have ended
     }
 
     fn pid_of(child: &Child) -> Pid {
