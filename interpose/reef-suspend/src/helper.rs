@@ -26,7 +26,7 @@ use crate::swaps::{Swaps, Waits, come_back, come_back_without_record, hide_all};
 use crate::written::absence::Absence;
 use crate::written::accounts::{self, Reserved};
 use crate::written::criu::Criu;
-use crate::written::files::{self, Adoption, Draft, Written};
+use crate::written::files::{self, Adoption, Draft, HiddenClocks, Written};
 use crate::written::numbers;
 use crate::written::tree::Tree;
 use reef_nvml::Nvml;
@@ -322,8 +322,8 @@ fn serve_request(
         }
         Op::Read { folder } => {
             let criu = Criu::from_environment()?;
-            let Written { suspended: mut all, accounts, numbers, adoption, images } =
-                files::open(folder)?;
+            let written = files::open(folder)?;
+            let Written { suspended: mut all, accounts, numbers, adoption, .. } = written;
             if adoption.is_some() {
                 let why = "a process of a daemon's model is started by its daemon alone".to_owned();
                 return Err(Error::Criu { why });
@@ -331,7 +331,9 @@ fn serve_request(
             group.check_room(&all, None)?;
             let reserved = Reserved::new(&accounts)?;
             numbers::check(&numbers)?; // last, so that few may take one before CRIU starts
-            let root = criu.restore(&images)?;
+            let clocks = HiddenClocks::new(&written.images, written.is_of_this_boot);
+            let root = criu.restore(&written.images)?;
+            drop(clocks);
             reserved.hand_over();
             for record in &mut all {
                 let pid = record.process.pid;

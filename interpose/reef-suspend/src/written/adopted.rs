@@ -11,7 +11,7 @@ use crate::record::{Process, Suspended};
 use crate::written::absence::Absence;
 use crate::written::accounts;
 use crate::written::criu::Criu;
-use crate::written::files::{self, Adoption, Written};
+use crate::written::files::{self, Adoption, HiddenClocks, Written};
 use crate::written::numbers;
 use crate::written::tree::Tree;
 use std::io;
@@ -96,6 +96,7 @@ impl Reserved {
         timeout: Duration,
     ) -> Result<Vec<Suspended>, Error> {
         let Self { kept: ProcessFolder { written, adoption }, accounts } = self;
+        let _clocks = HiddenClocks::new(&written.images, written.is_of_this_boot);
         let root = criu.restore_child(&written.images, adoption.streams, ends, timeout)?;
         accounts.hand_over();
         let mut all = written.suspended;

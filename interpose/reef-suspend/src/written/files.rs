@@ -33,6 +33,10 @@ const DRAFT_MARK: &str = "unfinished reef-checkpoint\n";
 const KEPT: &str = "must not exist yet, got something that no checkpoint has made";
 /// Error for a draft that another checkpoint has not finished.
 const BUSY: &str = "must not be written by another checkpoint";
+/// CRIU's image of the clocks.
+const CLOCKS: &str = "timens-0.img";
+/// Identity of the boot.
+const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 /// Maximum length of the description.
 const MAX_DESCRIPTION: u64 = 16 << 20;
 
@@ -59,6 +63,9 @@ struct Description {
     /// Set if its parent alone can start it.
     #[serde(default)]
     adoption: Option<Adoption>,
+    /// Identity of the boot in which it was written. Folders of earlier builds have none.
+    #[serde(default)]
+    boot: String,
     images: BTreeMap<String, Image>,
 }
 
@@ -73,8 +80,37 @@ pub(crate) struct Written {
     pub(crate) numbers: Vec<u32>,
     /// Set if its parent alone can start it.
     pub(crate) adoption: Option<Adoption>,
+    /// True if the system has not been started since.
+    pub(crate) is_of_this_boot: bool,
     /// Folder of CRIU's images.
     pub(crate) images: PathBuf,
+}
+
+/// CRIU's image of the clocks, which is out of the way while a process starts.
+///
+/// With this image CRIU gives the process a time namespace, in which `CLOCK_MONOTONIC` and the
+/// starts of processes are those of the time when it was written. REEF compares both between
+/// processes. After another boot the process keeps such clocks: those of the system have gone back.
+#[derive(Debug)]
+pub(crate) struct HiddenClocks {
+    image: PathBuf,
+    aside: PathBuf,
+}
+
+impl HiddenClocks {
+    /// Takes the image out of the folder `images`, which is one of this boot. `None`: it stays, or
+    /// there is none.
+    pub(crate) fn new(images: &Path, is_of_this_boot: bool) -> Option<Self> {
+        let (image, aside) = (images.join(CLOCKS), images.with_file_name(CLOCKS));
+        let is_hidden = is_of_this_boot && fs::rename(&image, &aside).is_ok();
+        is_hidden.then(|| Self { image, aside })
+    }
+}
+
+impl Drop for HiddenClocks {
+    fn drop(&mut self) {
+        let _ = fs::rename(&self.aside, &self.image); // the folder may have been removed
+    }
 }
 
 /// File of CRIU's.
@@ -159,7 +195,8 @@ impl Draft {
     ) -> Result<(), Error> {
         let images = describe(&self.images())?;
         let suspended = suspended.to_vec();
-        let description = Description { suspended, accounts, numbers, adoption, images };
+        let boot = boot();
+        let description = Description { suspended, accounts, numbers, adoption, boot, images };
         let file = self.draft.join(DESCRIPTION);
         let text = serde_json::to_string_pretty(&description).map_err(io::Error::from);
         let headed = |text: String| format!("{MAGIC} {FORMAT} {}\n{text}", hash(text.as_bytes()));
@@ -285,8 +322,14 @@ pub(crate) fn open(folder: &Path) -> Result<Written, Error> {
             return Err(at(&path)(io::Error::other("no checkpoint has written it")));
         }
     }
-    let Description { suspended, accounts, numbers, adoption, .. } = description;
-    Ok(Written { suspended, accounts, numbers, adoption, images })
+    let Description { suspended, accounts, numbers, adoption, boot: of, .. } = description;
+    let is_of_this_boot = !of.is_empty() && of == boot();
+    Ok(Written { suspended, accounts, numbers, adoption, is_of_this_boot, images })
+}
+
+/// Returns the identity of this boot; empty if the system does not say it.
+fn boot() -> String {
+    fs::read_to_string(BOOT).unwrap_or_default()
 }
 
 /// Opens the description of a folder of this user, which no other one may open. `None`: it is
@@ -319,6 +362,7 @@ pub(crate) fn remove(folder: &Path) -> io::Result<()> {
     if mark_of(folder).is_some() {
         fs::remove_file(folder.join(DRAFT))?; // of a checkpoint that was killed at its very end
     }
+    let _ = fs::remove_file(folder.join(CLOCKS)); // of a start that runs, or was interrupted
     fs::remove_file(folder.join(DESCRIPTION))?;
     fs::remove_dir(folder)
 }
@@ -368,12 +412,40 @@ mod tests {
         let (parent, folder, record) = written();
         let images = folder.join("images");
         let (accounts, numbers) = (Vec::new(), vec![1]);
-        let (suspended, adoption) = (vec![record], None);
-        let expected = Written { suspended, accounts, numbers, adoption, images };
+        let (suspended, adoption, is_of_this_boot) = (vec![record], None, true);
+        let expected = Written { suspended, accounts, numbers, adoption, is_of_this_boot, images };
         assert_eq!(open(&folder).unwrap(), expected);
         let error = Draft::new(&folder).unwrap_err().to_string();
         assert!(error.ends_with("it must not exist yet"), "{error}");
         assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 1, "no draft stays");
+    }
+
+    #[test]
+    fn clocks_of_this_boot_are_those_of_the_system() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("saved");
+        let draft = Draft::new(&folder).unwrap();
+        fs::write(draft.images().join(CLOCKS), "clocks").unwrap();
+        draft.finish(&[], Vec::new(), Vec::new(), None).unwrap();
+        let Written { is_of_this_boot, images, .. } = open(&folder).unwrap();
+        assert!(HiddenClocks::new(&images, false).is_none() && images.join(CLOCKS).exists());
+        let hidden = HiddenClocks::new(&images, is_of_this_boot).unwrap();
+        assert!(!images.join(CLOCKS).exists(), "CRIU makes no clocks of the process's own");
+        drop(hidden);
+        open(&folder).unwrap();
+        std::mem::forget(HiddenClocks::new(&images, true)); // as when it is killed
+        remove(&folder).unwrap();
+        assert!(!folder.exists());
+    }
+
+    #[test]
+    fn folder_of_another_boot_is_told() {
+        let (_parent, folder, _) = written();
+        let file = folder.join(DESCRIPTION);
+        let text = fs::read_to_string(&file).unwrap();
+        let other = unwrapped(&text).unwrap().replace(boot().trim_end(), "another");
+        fs::write(&file, format!("{MAGIC} {FORMAT} {}\n{other}", hash(other.as_bytes()))).unwrap();
+        assert!(!open(&folder).unwrap().is_of_this_boot);
     }
 
     #[test]
