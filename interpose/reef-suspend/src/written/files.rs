@@ -305,6 +305,7 @@ pub(crate) fn open(folder: &Path) -> Result<Written, Error> {
     let description: Description =
         serde_json::from_str(text).map_err(|error| wrong(format!("not a description: {error}")))?;
     let images = folder.join(IMAGES);
+    let _ = fs::rename(folder.join(CLOCKS), images.join(CLOCKS)); // a start was interrupted
     for (name, expected) in &description.images {
         let path = images.join(name);
         if Path::new(name).file_name() != Some(name.as_ref()) {
@@ -433,7 +434,10 @@ mod tests {
         assert!(!images.join(CLOCKS).exists(), "CRIU makes no clocks of the process's own");
         drop(hidden);
         open(&folder).unwrap();
-        std::mem::forget(HiddenClocks::new(&images, true)); // as when it is killed
+        let killed = || std::mem::forget(HiddenClocks::new(&images, true));
+        killed();
+        open(&folder).unwrap();
+        killed();
         remove(&folder).unwrap();
         assert!(!folder.exists());
     }
