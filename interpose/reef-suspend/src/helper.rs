@@ -412,8 +412,8 @@ fn keep(
     written.map(|()| all)
 }
 
-/// Returns records of the processes of a tree that are suspended. Those that have a record are, also
-/// if the driver cannot be opened or does not know them now.
+/// Returns records of the processes of a tree that are suspended. Those that have a record are,
+/// also if the driver cannot be opened or does not know them now.
 fn suspended(
     tree: &Tree,
     state: &dyn Fn(u32) -> Option<State>,

@@ -479,8 +479,8 @@ impl Supervisor {
         Ok(failed.unwrap_or_else(|| Error::Unavailable(format!("the process ended: {status}"))))
     }
 
-    /// Runs a process from its folder, whose reading has taken this time. It counts as a part of the
-    /// start, and the wait for room after it does not.
+    /// Runs a process from its folder, whose reading has taken this time. That is a part of the
+    /// start, and the wait for room after it is not.
     ///
     /// # Errors
     ///
