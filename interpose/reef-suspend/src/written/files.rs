@@ -94,22 +94,22 @@ pub(crate) struct Written {
 #[derive(Debug)]
 pub(crate) struct HiddenClocks {
     image: PathBuf,
-    aside: PathBuf,
+    hidden: PathBuf,
 }
 
 impl HiddenClocks {
     /// Takes the image out of the folder `images`, which is one of this boot. `None`: it stays, or
     /// there is none.
     pub(crate) fn new(images: &Path, is_of_this_boot: bool) -> Option<Self> {
-        let (image, aside) = (images.join(CLOCKS), images.with_file_name(CLOCKS));
-        let is_hidden = is_of_this_boot && fs::rename(&image, &aside).is_ok();
-        is_hidden.then(|| Self { image, aside })
+        let (image, hidden) = (images.join(CLOCKS), images.with_file_name(CLOCKS));
+        let is_hidden = is_of_this_boot && fs::rename(&image, &hidden).is_ok();
+        is_hidden.then(|| Self { image, hidden })
     }
 }
 
 impl Drop for HiddenClocks {
     fn drop(&mut self) {
-        let _ = fs::rename(&self.aside, &self.image); // the folder may have been removed
+        let _ = fs::rename(&self.hidden, &self.image); // the folder may have been removed
     }
 }
 
