@@ -253,9 +253,10 @@ impl<'a, 'o> Walk<'a, 'o> {
         self.inputs(graph, &mut scope)?;
         self.outputs = graph.outputs.iter().map(|output| output.name).collect();
         self.nodes(&graph.nodes, &mut scope, &[], 0)?;
+        let names: HashSet<&str> = self.outputs.iter().copied().collect();
         let mut outputs = Vec::new();
         for output in &graph.outputs {
-            let made = self.results(output.name, &scope);
+            let made = self.results(output.name, &scope, &names);
             let fault = |why| Fault { at: format!("output {:?}", output.name), why };
             outputs.extend(made.map_err(fault)?);
         }
@@ -268,11 +269,13 @@ impl<'a, 'o> Walk<'a, 'o> {
     }
 
     /// The tensor of an output with the size of it that data decide, or all tensors of a sequence,
-    /// which are outputs of their own: they have its name with their places after it.
+    /// which are outputs of their own: they have its name with their places after it, which none of
+    /// the file's `outputs` may have.
     fn results(
         &self,
         name: &str,
         scope: &Scope<'a, '_>,
+        outputs: &HashSet<&str>,
     ) -> Result<Vec<(String, Value, Option<Bound>)>> {
         match (scope.get(name), self.names.sequences.get(name)) {
             (Some(value), _) if value.texts == Some(TextOrigin::Request) => Err(beyond(
@@ -285,6 +288,7 @@ impl<'a, 'o> Walk<'a, 'o> {
             }
             (None, Some(list)) => {
                 self.ledger.keep((NAME + ITEM) * list.len() as u64)?;
+                ensure_own_names(name, list.len(), outputs)?;
                 let each = list.iter().enumerate();
                 Ok(each.map(|(k, value)| (item_name(name, k), value.clone(), None)).collect())
             }
@@ -322,12 +326,14 @@ impl<'a, 'o> Walk<'a, 'o> {
         let given =
             |name: &str| options.shapes.contains_key(name) || options.values.contains_key(name);
         let is_open = |input: &&ValueFile<'_>| !stored.contains(input.name) || given(input.name);
+        let names: HashSet<&str> = graph.inputs.iter().map(|input| input.name).collect();
         let mut seen = HashSet::new();
         for input in graph.inputs.iter().filter(is_open) {
             refuse_map(graph, input)?;
             let fault = |why| Fault::at_input(input.name, why);
             if let Some(item) = &input.items {
                 let list = self.items(input.name, item).map_err(fault)?;
+                ensure_own_names(input.name, list.len(), &names).map_err(fault)?;
                 self.names.sequences.insert(input.name, list);
             } else {
                 let value = self.input(input).map_err(fault)?;
@@ -423,7 +429,7 @@ impl<'a, 'o> Walk<'a, 'o> {
         let Some(list) = self.names.sequences.get(input.name) else { return false };
         let place = name.strip_prefix(input.name).and_then(|rest| rest.strip_prefix('.'));
         let place = place.and_then(|place| place.parse::<usize>().ok());
-        place.is_some_and(|place| place < list.len())
+        place.is_some_and(|place| place < list.len() && item_name(input.name, place) == name)
     }
 
     /// Sizes of an input: those that were asked for, those of the file, and 1 for what is left
@@ -1014,6 +1020,17 @@ fn is_named(input: &ValueFile<'_>, name: &str) -> bool {
     let items = input.items.as_ref().and_then(|item| item.dims.as_deref());
     let dims = input.dims.as_deref().or(items).unwrap_or_default();
     input.name == name || dims.iter().any(symbol)
+}
+
+/// Refuses a sequence of `len` tensors if one of them has the name of another port.
+fn ensure_own_names(name: &str, len: usize, ports: &HashSet<&str>) -> Result<()> {
+    let mut names = (0..len).map(|place| item_name(name, place));
+    match names.find(|name| ports.contains(name.as_str())) {
+        Some(other) => Err(format!(
+            "{other:?} is a tensor of it, and another input or output too: rename that"
+        )),
+        None => Ok(()),
+    }
 }
 
 /// Name of a tensor of a sequence that goes in or out.

@@ -390,8 +390,32 @@ fn sequence_as_an_input_needs_a_length() {
     assert!(said.contains("its shape must be its number of tensors, got [1, 2]"), "{said}");
     let said = say(&[("list", &[2]), ("list.2", &[1])]);
     assert!(said.contains("input \"list.2\": the network has no such input or size"), "{said}");
+    let said = say(&[("list", &[2]), ("list.01", &[1])]);
+    assert!(said.contains("input \"list.01\": the network has no such input or size"), "{said}");
     let said = say(&[("list", &[2]), ("list.1", &[3])]);
     assert!(said.contains("tensor 1 of it: size 0 is fixed to 1, 3 asked"), "{said}");
+}
+
+#[test]
+fn tensors_of_a_sequence_have_names_of_their_own() {
+    let parts = [
+        node("SequenceLength", &["list"], "length", &[]),
+        sequence(11, "list", FLOAT, &[1], false),
+        value(11, "list.1", &[1]),
+        open(12, "length", 7, &[]),
+    ];
+    let said = network(&parts, &[("list", &[2])]).unwrap_err();
+    assert!(said.contains("input \"list\": \"list.1\" is a tensor of it, and another"), "{said}");
+    assert_eq!(network(&parts, &[("list", &[1])]).unwrap().inputs.len(), 2);
+    let parts = [
+        node("SequenceConstruct", &["x", "x"], "y", &[]),
+        node("Neg", &["x"], "y.0", &[]),
+        value(11, "x", &[1]),
+        sequence(12, "y", FLOAT, &[1], false),
+        value(12, "y.0", &[1]),
+    ];
+    let said = network(&parts, &[]).unwrap_err();
+    assert!(said.contains("output \"y\": \"y.0\" is a tensor of it, and another"), "{said}");
 }
 
 #[test]
