@@ -297,14 +297,16 @@ fn with_batches(spec: &ModelSpec, named: &[Shapes]) -> Vec<Shapes> {
 }
 
 /// Returns the shapes of the first networks, the default one first; none if the source does not
-/// declare open sizes.
+/// declare open sizes. An ONNX file that doesn't is read for its only shapes: those of sequences are
+/// their numbers of tensors.
 fn named_shapes(spec: &ModelSpec, declaration: Option<&Declaration>) -> Result<Vec<Shapes>> {
     let of = |error: Error| {
         error.map_text(|text| format!("model {}/{}: shapes: {text}", spec.name, spec.version))
     };
     let Some(declaration) = declaration else {
         let why = Error::Invalid("must have an open size".into());
-        return if spec.shapes.is_empty() { Ok(Vec::new()) } else { Err(of(why)) };
+        let is_read = spec.shapes.len() == 1 && spec.source.is_onnx();
+        return if spec.shapes.is_empty() || is_read { Ok(Vec::new()) } else { Err(of(why)) };
     };
     let named = spec.shapes.iter();
     named

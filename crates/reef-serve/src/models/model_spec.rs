@@ -313,7 +313,8 @@ impl ModelSpec {
     /// The first error, with the model and the file; `Exhausted`.
     pub(crate) fn open(&self, declaration: Option<&Declaration>, budget: &Budget) -> Result<Model> {
         let values = declaration.map(|declaration| declaration.values(None)).unwrap_or_default();
-        let read = self.source.open(self.size, self.batch, &values, budget);
+        let shapes = self.shapes.first();
+        let read = self.source.open(self.size, self.batch, shapes, &values, budget);
         let read = read.and_then(|model| self.with_files(model, budget));
         read.map_err(|error| of(&self.name, self.version, error))
     }

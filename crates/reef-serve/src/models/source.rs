@@ -79,7 +79,8 @@ impl ModelSource {
         }
     }
 
-    /// Reads it for these values of inputs that decide about shapes, with memory of `budget`.
+    /// Reads it for these values of inputs that decide about shapes, with memory of `budget`. An
+    /// ONNX file of which requests choose no shapes has those of `shapes`.
     ///
     /// # Errors
     ///
@@ -88,6 +89,7 @@ impl ModelSource {
         &self,
         size: Option<usize>,
         batch: Option<usize>,
+        shapes: Option<&BTreeMap<String, Vec<usize>>>,
         values: &Values,
         budget: &Budget,
     ) -> Result<Model> {
@@ -101,6 +103,7 @@ impl ModelSource {
             Self::Weights { network, file } => (with(Model::open(network).weights(file)), file),
             Self::Whole(path, bound) => {
                 let model = Model::open(path).loop_bound(*bound).kept_values(values);
+                let model = model.shapes(shapes.cloned().unwrap_or_default());
                 (with(model).and_then(without_kernels), path)
             }
             Self::Process(_) => return Err(Error::Unimplemented("a process as a network".into())),
@@ -169,6 +172,11 @@ impl ModelSource {
         declaration.reset_values(0);
     }
 
+    /// True if it is an ONNX file.
+    pub(crate) fn is_onnx(&self) -> bool {
+        matches!(self, Self::Whole(path, _) if onnx::file_of(path).is_some())
+    }
+
     /// True if it is a built-in network of text, whose size is its number of tokens.
     pub(crate) fn is_text(&self) -> bool {
         self.network().is_some_and(|name| models::TEXT_NAMES.contains(&name))
@@ -206,7 +214,7 @@ impl ModelSource {
         }
         let at = |axis: usize| shapes.first().and_then(|sizes| sizes.get(axis)).copied();
         let size = if self.is_text() { at(1) } else { size };
-        self.open(size, at(0), &Values::new(), budget)
+        self.open(size, at(0), None, &Values::new(), budget)
     }
 }
 

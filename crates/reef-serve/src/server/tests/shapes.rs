@@ -5,7 +5,7 @@ use crate::kserve::infer::request::{InferRequest, InputTensor, RequestedOutput, 
 use crate::kserve::infer::response::InferResponse;
 use crate::kserve::parameter::RegionPart;
 use crate::net::identity::principal::Principal;
-use handmade::{bytes, file, float, graph, int, ints, node, number, ones, typed};
+use handmade::{bytes, file, float, graph, int, ints, node, number, ones, sequence, typed};
 
 #[path = "../../../../../reef-models/tests/handmade/mod.rs"]
 pub(super) mod handmade;
@@ -220,6 +220,31 @@ fn input_of_any_rank_has_that_of_the_description() {
     let (_fixture, loaded) = open_file("no-rank", &relu, "", |_| ());
     let said = refused(loaded);
     assert!(said.contains("its shape is left open: choose one"), "{said}");
+}
+
+/// Its tensors are inputs and outputs of their own.
+#[test]
+fn sequence_has_the_number_of_tensors_of_the_description() {
+    let nodes = [
+        node("Identity", &["x"], "y", &[]),
+        sequence(11, "x", 1, &[2], false),
+        sequence(12, "y", 1, &[2], false),
+    ];
+    let copies = file(17, &nodes);
+    let (fixture, loaded) = open_file("list", &copies, "shapes = [{ x = [2] }]", |_| ());
+    loaded.unwrap();
+    let names: Vec<_> = fixture.sums().outputs.each.iter().map(|info| info.name.clone()).collect();
+    assert_eq!(names, ["y.0", "y.1"]);
+    let request = asking(&[("x.0", &[2]), ("x.1", &[2])]);
+    assert_eq!(answered(&fixture, request), (vec![2], vec![0.0, 1.0]));
+    for (test, description, why) in [
+        ("no-number", "", "choose its number of tensors as its shape"),
+        ("two-numbers", "shapes = [{ x = [2] }, { x = [1] }]", "shapes: must have an open size"),
+    ] {
+        let (_fixture, loaded) = open_file(test, &copies, description, |_| ());
+        let said = refused(loaded);
+        assert!(said.contains(why), "{said}");
+    }
 }
 
 /// Rows and columns of an image may be floats, as in exported decoders of masks.
