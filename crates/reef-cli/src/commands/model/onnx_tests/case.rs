@@ -56,7 +56,8 @@ impl Case {
         let declared = declared(&self.file, &Budget::default())?;
         let data = self.tensors("output", &declared.outputs);
         let data = data.and_then(|wanted| Ok((wanted, self.tensors("input", &declared.inputs)?)));
-        let (wanted, inputs) = data.map_err(|why| self.refused().unwrap_or(why))?;
+        let refused = |why| self.refused(&declared.inputs).unwrap_or(why);
+        let (wanted, inputs) = data.map_err(refused)?;
         let (mut given, mut texts) = (BTreeMap::new(), BTreeMap::new());
         let mut counts = BTreeMap::new();
         for (port, tensors) in declared.inputs.iter().zip(&inputs) {
@@ -92,9 +93,12 @@ impl Case {
         Ok(LoadedCase { model, inputs, wanted })
     }
 
-    /// Why the network is refused, whatever its data are: maps aren't read as data either.
-    fn refused(&self) -> Option<Error> {
-        let read = Model::open(&self.file).tensors_only().read();
+    /// Why the network is refused, whatever its data are: maps aren't read as data either. Its
+    /// sequences have one tensor.
+    fn refused(&self, inputs: &[DeclaredPort]) -> Option<Error> {
+        let sequences = inputs.iter().filter(|port| port.is_sequence);
+        let counts = sequences.map(|port| (port.name.clone(), vec![1]));
+        let read = Model::open(&self.file).tensors_only().shapes(counts).read();
         read.err().filter(|why| matches!(why, Error::Onnx { .. } | Error::Unsupported { .. }))
     }
 
