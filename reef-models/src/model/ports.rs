@@ -97,6 +97,8 @@ pub struct Ports {
     sizes: Vec<(usize, Port)>,
     /// Ports that say whether loops ended.
     checks: Vec<(usize, Port)>,
+    /// First bytes of all, by their storages: a sequence may be very many ports.
+    offsets: Vec<(usize, usize)>,
     bytes: usize,
 }
 
@@ -113,6 +115,8 @@ impl Ports {
                 Extent::Fixed | Extent::Bounded { .. } => laid.each.push((offset, port)),
             }
         }
+        laid.offsets = laid.all().map(|(offset, port)| (port.storage, *offset)).collect();
+        laid.offsets.sort_by_key(|(storage, _)| *storage);
         laid
     }
 
@@ -128,7 +132,8 @@ impl Ports {
 
     /// First byte of a storage, if it is that of a port, of the size of one or of a check.
     pub(crate) fn offset_of(&self, storage: usize) -> Option<usize> {
-        Some(self.all().find(|(_, port)| port.storage == storage)?.0)
+        let first = self.offsets.partition_point(|(of, _)| *of < storage);
+        self.offsets.get(first).filter(|(of, _)| *of == storage).map(|(_, offset)| *offset)
     }
 
     fn all(&self) -> impl Iterator<Item = &(usize, Port)> {
@@ -228,5 +233,9 @@ mod tests {
         let checks: Vec<_> = ports.checks().map(|(offset, port)| (offset, port.storage)).collect();
         assert_eq!((ports.len(), checks, ports.offset_of(7)), (1, vec![(64, 7)], Some(64)));
         assert_eq!(ports.ranges().collect::<Vec<_>>(), [(0, 8), (64, 8)]);
+        let ports = [7, 3, 5].map(|storage| port(storage, Extent::Fixed));
+        let ports = Ports::new(ports);
+        let offsets = [2, 3, 4, 5, 7, 8].map(|storage| ports.offset_of(storage));
+        assert_eq!(offsets, [None, Some(64), None, Some(128), Some(0), None]);
     }
 }
