@@ -297,8 +297,8 @@ fn with_batches(spec: &ModelSpec, named: &[Shapes]) -> Vec<Shapes> {
 }
 
 /// Returns the shapes of the first networks, the default one first; none if the source does not
-/// declare open sizes. An ONNX file that doesn't is read for its only shapes: those of sequences are
-/// their numbers of tensors.
+/// declare open sizes. An ONNX file that doesn't is read for its only shapes: that of a sequence is
+/// its number of tensors.
 fn named_shapes(spec: &ModelSpec, declaration: Option<&Declaration>) -> Result<Vec<Shapes>> {
     let of = |error: Error| {
         error.map_text(|text| format!("model {}/{}: shapes: {text}", spec.name, spec.version))
