@@ -30,7 +30,7 @@ At the end of a line stands what REEF itself has measured, as growth@part for ea
 repetitions the last table has the median, the least and the greatest of each, and for programs
 whose speed alone differs from second to second:
     pooled x       99th percentile of all runs of a way, as a multiple of that of all measurements
-                   alone of the same program with or without MPS
+                   alone of the same program with or without MPS, before runs that are not left out
     late %         part of their steps that are longer than the target times that, beyond the part
                    of those alone. A target allows 1
 It leaves out runs during which the host was slow, by host.py alone: those with a quarter of a
@@ -234,9 +234,12 @@ class Mps:
         return dict(env, **{key: value for key, value in self.env.items() if key.startswith("CUDA_MPS_")})
 
     def end(self):
-        if self.env:
-            end_mps(self.env)
-            self.env = None
+        env, self.env = self.env, None
+        try:
+            if env:
+                end_mps(env)
+        except (subprocess.SubprocessError, OSError) as error:  # what was measured stays
+            print(f"# MPS: {error}", flush=True)
 
 
 class Session:
@@ -350,7 +353,7 @@ class Table:
 
     def __init__(self, path, has_lengths):
         self.path, self.has_lengths, self.rows, self.alone = path, has_lengths, [], {}
-        self.lengths = collections.defaultdict(list)
+        self.lengths, self.alone_lengths = [], []  # of each row: of its run, and alone right before
 
     def add(self, pair, way, rt, be, alone, samples=(), watts=float("nan"), host=None, is_new=True):
         first, second = pair.split("+")
@@ -360,8 +363,8 @@ class Table:
         both = figures.Pair(rt["marks"], be["ends"], alone["marks"], other["per_s"]) if is_pair else None
         target, key = way.target, (first, way.is_mps, way.threads[1])
         lengths = [figures.lengths(one["marks"]) for one in (rt, alone)]
-        self.lengths[len(self.rows)] = lengths[0]
-        self.lengths[key] += lengths[1] if is_new else []
+        self.lengths.append(lengths[0])
+        self.alone_lengths.append(lengths[1] if is_new else [])
         values = [rt["p50"], rt["p99"], rt["p50"] / alone["p50"], rt["p99"] / alone["p99"], rt["p999"] / alone["p99"]]
         values += [rt["p99"] / plain["p99"] if plain else nan, both.kept() if both else nan]
         values += [both.standstill() if both else nan, watts, both.begin() if both else nan, host.p99()]
@@ -404,10 +407,16 @@ class Table:
                 middle, least, most = (format(one, "." + form) for one in figures.spread([row["values"][at] for row in rows]))
                 cells.append(f"{middle} ({least} to {most})")
             lengths = [one for at in kept for one in self.lengths[at]]
-            pooled = figures.pooled(lengths, self.lengths[rows[0]["key"]], rows[0]["target"])
+            pooled = figures.pooled(lengths, self.all_alone(kept, is_steady), rows[0]["target"])
             cells += [format(*one) for one in zip(pooled, ("7.3f", "7.2f"))]
             met = [row["met"].split("/") for row in rows if row["met"] != "-"]
             line(pair, way, cells, f"{sum(int(one[0]) for one in met)}/{sum(int(one[1]) for one in met)} of {note}")
+
+    def all_alone(self, kept, is_steady):
+        """Returns the lengths of all steps alone with which those of a way are compared: of the runs that count."""
+        key, counts = self.rows[kept[0]]["key"], set(kept)
+        rows = [at for at, row in enumerate(self.rows) if row["key"] == key and (is_steady[at] or at in counts)]
+        return [one for at in rows for one in self.alone_lengths[at]]
 
 
 def steady_runs(runs, is_steady):

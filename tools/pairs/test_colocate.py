@@ -1,8 +1,12 @@
 """colocate.py: arithmetic of pairs, turns of their ways, and runs during which the host was slow."""
 
+import contextlib
+import io
 import math
+import subprocess
 import types
 import unittest
+from unittest import mock
 
 import colocate
 import figures
@@ -72,6 +76,16 @@ class Hosts(unittest.TestCase):
         kept, note = colocate.steady_runs([1, 3, 4, 5], is_steady)
         self.assertEqual((kept, note), ([1, 3, 4, 5], "4 runs, during 3 of which the host was slow"))
 
+    def test_steps_alone_of_runs_that_are_left_out_do_not_count(self):
+        table = colocate.Table(None, False)
+        key, other = ("llm", True, ""), ("llm", False, "")
+        table.rows = [dict(key=one) for one in (key, key, key, other)]
+        table.alone_lengths = [[1.0], [5.0], [2.0], [3.0]]
+        is_steady = [True, False, True, True]
+        self.assertEqual(table.all_alone([0], is_steady), [1.0, 2.0], "of all ways")
+        self.assertEqual(table.all_alone([0, 1], is_steady), [1.0, 5.0, 2.0], "all runs of this way count")
+        self.assertEqual(table.all_alone([3], is_steady), [3.0])
+
     def test_probe_answers_with_samples_since_the_last_question(self):
         probe = colocate.Probe()
         self.addCleanup(probe.process.kill)
@@ -83,6 +97,19 @@ class Hosts(unittest.TestCase):
         self.assertTrue(all(wake >= 0 and work > 0 for _, wake, work in found), found)
         probe.end()
         self.assertEqual(probe.samples(), [], "a probe that has ended")
+
+
+class Daemons(unittest.TestCase):
+    def test_mps_that_does_not_end_in_time_costs_no_results(self):
+        def late(env):
+            raise subprocess.TimeoutExpired("nvidia-cuda-mps-control", 30)
+
+        mps, said = colocate.Mps(), io.StringIO()
+        mps.env = {"CUDA_MPS_PIPE_DIRECTORY": "/nowhere"}
+        with mock.patch.object(colocate, "end_mps", late), contextlib.redirect_stdout(said):
+            mps.end()
+        self.assertIn("# MPS: ", said.getvalue())
+        self.assertIsNone(mps.env)
 
 
 class Turns(unittest.TestCase):
