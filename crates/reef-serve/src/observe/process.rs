@@ -78,10 +78,8 @@ impl Host {
         };
         if let Some(now) = ticks(&read("/proc/stat")) {
             let before = std::mem::replace(&mut *self.ticks.lock(), now);
-            let all = now[0].saturating_sub(before[0]);
-            let busy = now[1].saturating_sub(before[1]);
-            if all > 0 {
-                self.utilization.set(busy as f64 / all as f64);
+            if let Some(part) = busy_part(before, now) {
+                self.utilization.set(part);
             }
         }
         if let Some([all, available]) = memory(&read("/proc/meminfo")) {
@@ -99,6 +97,14 @@ fn ticks(stat: &str) -> Option<[u64; 2]> {
     let [user, nice, system, idle, iowait, others @ ..] = &fields[..] else { return None };
     let busy = user + nice + system + others.iter().sum::<u64>();
     Some([busy + idle + iowait, busy])
+}
+
+/// Part of the time between two counts of [`ticks`] in which processors were not idle. `None`: no
+/// time has passed. The time of waits for I/O may fall (proc(5)), so the part is at most 1.
+fn busy_part(before: [u64; 2], now: [u64; 2]) -> Option<f64> {
+    let all = now[0].saturating_sub(before[0]);
+    let busy = now[1].saturating_sub(before[1]);
+    (all > 0).then(|| busy.min(all) as f64 / all as f64)
 }
 
 /// Bytes of memory, and those that programs can get, of `/proc/meminfo`.
@@ -143,6 +149,9 @@ mod tests {
         assert_eq!(ticks(stat), Some([531, 81]));
         assert_eq!(ticks("cpu  10 20 30 400\n"), None);
         assert_eq!(ticks(""), None);
+        assert_eq!(busy_part([500, 80], [540, 90]), Some(0.25));
+        assert_eq!(busy_part([500, 80], [540, 130]), Some(1.0), "less time of waits for I/O");
+        assert_eq!(busy_part([500, 80], [500, 80]), None);
         let info = "MemTotal:       16 kB\nMemFree:         1 kB\nMemAvailable:    4 kB\n";
         assert_eq!(memory(info), Some([16 << 10, 4 << 10]));
         assert_eq!(memory("MemTotal:       16 kB\n"), None);
