@@ -72,6 +72,7 @@ const INPUTS: &[(&str, &[&str])] = &[
     ("reef-simulate", &["docs/results", "docs/simulate"]),
     ("reef-snapshot", &["reef-models/tests/onnx"]),
     ("reef-wire-loom", &["remote/reef-wire/src/exchange", "remote/reef-wire/src/transport"]),
+    ("xtask", &["docs/reference/support.md", "tests/snapshots/versions.txt"]),
 ];
 
 /// Folders that a text names without a slash. Any other such text is a name and no path.
@@ -99,7 +100,8 @@ pub(super) fn faults(packages: &Packages, files: &Files) -> Result<Vec<String>, 
         .filter(|(of, path)| !packages.contains_key(**of) || !known.contains(Path::new(path)))
         .map(|(of, path)| format!("inputs of {of}: {path} must be there"))
         .collect();
-    // Files that xtask reads are those that its steps check, and these always run.
+    // Sources of xtask mostly name files that its steps check, and these always run. What its tests
+    // read stands in the table.
     for name in packages.keys().filter(|name| *name != "xtask") {
         let of = files.get(&Some(name.clone())).into_iter().flatten();
         for source in of.filter(|file| file.extension().is_some_and(|e| e == "rs")) {
@@ -199,6 +201,13 @@ mod tests {
         assert_eq!(from("../../../../a"), None, "outside of the workspace");
         assert_eq!(from("/.."), None, "a base of other paths");
         assert_eq!([from("a text"), from("kernels"), from("")], [None, None, None]);
+    }
+
+    #[test]
+    fn page_that_a_test_of_xtask_reads_is_an_input() {
+        let paths = ["docs/cuda.md", "docs/reference/support.md"].map(PathBuf::from);
+        let files = Files::from([(None, paths.to_vec())]);
+        assert!(of("xtask", &files).eq([&paths[1]]));
     }
 
     #[test]
