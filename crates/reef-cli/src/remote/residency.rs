@@ -45,6 +45,13 @@ impl Residency {
             _ => states,
         }
     }
+
+    /// Text for a column of this width: without the bytes if these would be cut, as a number that
+    /// is cut would be another one.
+    pub(crate) fn text_within(&self, width: u16) -> String {
+        let text = self.text();
+        if text.len() <= usize::from(width) { text } else { self.states.join(", ") }
+    }
 }
 
 #[cfg(test)]

@@ -185,10 +185,15 @@ fn table(models: &[Model], width: u16) -> Table<'_> {
         Cell::from(name)
     });
     let widths = fit_columns(COLUMNS.map(|(_, width)| width), 0, 8, width);
-    Table::new(models.iter().map(row), widths).header(Row::new(header).bold().underlined())
+    // As the table itself divides them.
+    let columns = Layout::horizontal(widths.iter().copied()).spacing(1_u16);
+    let last = columns.split(Rect::new(0, 0, width, 1)).last().map_or(0, |column| column.width);
+    let rows = models.iter().map(|model| row(model, last));
+    Table::new(rows, widths).header(Row::new(header).bold().underlined())
 }
 
-fn row(model: &Model) -> Row<'_> {
+/// Row of a model. The state of its processes has this width, if that column is there.
+fn row(model: &Model, last: u16) -> Row<'_> {
     let millis = |time: Option<f64>| time.map_or("–".into(), |time| format!("{time:.3}"));
     let numbers = [
         format!("{:.1}", model.per_second),
@@ -198,7 +203,7 @@ fn row(model: &Model) -> Row<'_> {
         model.queued.to_string(),
     ];
     let numbers = numbers.iter().zip(&COLUMNS[3..]).map(|(text, (_, width))| right(text, *width));
-    let residency = model.residency.as_ref().map(|residency| residency.text());
+    let residency = model.residency.as_ref().map(|residency| residency.text_within(last));
     let names = [&model.model, &model.version, &model.class].map(Clone::clone);
     let style = if model.class == "rt" { Color::Green } else { Color::Reset };
     Row::new(names.into_iter().chain(numbers).chain(residency)).style(style)
@@ -233,6 +238,7 @@ fn right(text: &str, width: u16) -> String {
 mod tests {
     use super::super::view::tests::view;
     use super::*;
+    use crate::remote::residency::Residency;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
@@ -307,6 +313,26 @@ mod tests {
                 assert!(words.len() > 3 && (width < 86 || words == want), "{width}: {row}");
             }
         }
+    }
+
+    #[test]
+    fn bytes_on_demand_are_whole_or_missing() {
+        let (mut screen, mut view) = (screen(), view());
+        let (states, resident_bytes) = (vec!["resident".to_owned()], Some(41 << 29));
+        let residency = Residency { states, resident_bytes, returns: 0, returned: None };
+        view.models[0].residency = Some(residency);
+        screen.update(Some(view));
+        let shown = |width: u16| {
+            let lines = drawn(&screen, width, 24);
+            let mut rows = lines.into_iter().filter(|line| line.contains("resident"));
+            rows.next().expect("a row")
+        };
+        for width in 86..=200 {
+            let row = shown(width);
+            let is_whole = row.ends_with(" resident") || row.ends_with(" resident 20.5 GiB");
+            assert!(is_whole, "{width} columns: {row}");
+        }
+        assert!(shown(200).ends_with("GiB"), "{}", shown(200));
     }
 
     #[test]
