@@ -311,7 +311,7 @@ mod tests {
         let file = File::options().write(true).open(folder.path().join("weights")).unwrap();
         file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
         differs(name(&command));
-        // The system's time of the change is no finer than a tick of its clock.
+        // The system counts the time of a change in ticks of its clock.
         let changed = || (file.metadata().unwrap().ctime(), file.metadata().unwrap().ctime_nsec());
         let before = changed();
         while changed() == before {

@@ -176,6 +176,7 @@ mod tests {
         output.read_exact(&mut [0]).unwrap();
         reap(pid_of(&leader));
         output.read_to_end(&mut Vec::new()).unwrap(); // until all of the group have ended
+        leader.wait().unwrap_err(); // it has been waited for
     }
 
     fn pid_of(child: &Child) -> Pid {
