@@ -39,10 +39,9 @@ const MAX_SILENCE: u64 = 20_000_000;
 /// Least and greatest length of a measurement, in nanoseconds.
 const MIN_ALONE: u64 = 8_000_000;
 const MAX_ALONE: u64 = 500_000_000;
-/// Time after which the device has ended what passed before, and has the program's own data in its
-/// caches again, in nanoseconds: for an iteration that follows another one of the measurement, and
-/// for the first one.
-const QUIET_SOON: u64 = 3_000_000;
+/// Time after which the device has ended what passed before, in nanoseconds: for an iteration that
+/// follows another one of the measurement, and for the first one.
+const QUIET_SOON: u64 = 1_000_000;
 const QUIET_SURELY: u64 = 5_000_000;
 /// Times of colocation for each time of measurement: while the latency alone is unknown or in
 /// doubt, while there are fewer than [`MANY_ITERATIONS`], later, and while all passes and there are
