@@ -58,6 +58,11 @@ __device__ inline unsigned atomicAdd(unsigned *to, unsigned value) {
     return __hip_atomic_fetch_add(to, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
 }
 
+// Of a word in shared memory.
+__device__ inline unsigned atomicMax(unsigned *to, unsigned value) {
+    return __hip_atomic_fetch_max(to, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP);
+}
+
 template <class T> __device__ inline T min(T a, T b) { return b < a ? b : a; }
 template <class T> __device__ inline T max(T a, T b) { return a < b ? b : a; }
 __device__ inline float fmaxf(float a, float b) { return __builtin_fmaxf(a, b); }

@@ -53,11 +53,30 @@ enum ScatterKind : u32 { REPLACE, ADD_TO, MULTIPLY, RAISE, LOWER };
 
 template <class T> __device__ inline T updated(u32 kind, T number, T update) {
     switch (kind) {
-    case REPLACE: return update;
     case ADD_TO: return sum_of(number, update);
     case MULTIPLY: return product(number, update);
     case RAISE: return larger_of(number, update);
     default: return smaller_of(number, update);
+    }
+}
+
+// Of updates that replace: the last one of each place counts, so that it takes few steps to find it, whatever the order.
+template <class T>
+__device__ __forceinline__ void replace(reef::Block &block, const Job &job, const Target &target, const Input *inputs) {
+    __shared__ u32 last[SCATTERED]; // one more than its number, or 0
+    const u32 count = job.plan[13], begin = block.index * SCATTERED;
+    const u32 outputs = min(job.count - begin, SCATTERED);
+    for (u32 i = threadIdx.x; i < SCATTERED; i += THREADS) last[i] = 0;
+    __syncthreads();
+    for (u32 first = 0; first < count; first += THREADS) {
+        if (first > 0 && first % (16 * THREADS) == 0 && block.stopped()) return;
+        u32 update = first + threadIdx.x, at = update < count ? target.place(update) - begin : NOWHERE;
+        if (at < outputs) atomicMax(&last[at], update + 1);
+    }
+    __syncthreads();
+    for (u32 i = threadIdx.x; i < outputs; i += THREADS) {
+        T number = last[i] > 0 ? inputs[1].at<T>(last[i] - 1) : inputs[0].at<T>(begin + i);
+        store<T>(job.output, job.element, begin + i, number);
     }
 }
 
@@ -67,11 +86,12 @@ template <class T> __device__ __forceinline__ void scatter(reef::Block &block, c
     __shared__ T numbers[SCATTERED];
     __shared__ u32 places[THREADS]; // of outputs of this block, or NOWHERE
     const u32 *plan = job.plan;
-    const Input data = input_of(plan), updates = input_of(plan + 8);
+    const Input inputs[] = {input_of(plan), input_of(plan + 8)};
     const Target target{plan, plan + 14, input_of(plan + 4)};
     const u32 kind = plan[12], count = plan[13], begin = block.index * SCATTERED;
+    if (kind == REPLACE) return replace<T>(block, job, target, inputs);
     const u32 outputs = min(job.count - begin, SCATTERED);
-    for (u32 i = threadIdx.x; i < outputs; i += THREADS) numbers[i] = data.at<T>(begin + i);
+    for (u32 i = threadIdx.x; i < outputs; i += THREADS) numbers[i] = inputs[0].at<T>(begin + i);
     for (u32 first = 0; first < count; first += THREADS) {
         if (first > 0 && first % (16 * THREADS) == 0 && block.stopped()) return;
         u32 place = first + threadIdx.x < count ? target.place(first + threadIdx.x) : NOWHERE;
@@ -81,7 +101,7 @@ template <class T> __device__ __forceinline__ void scatter(reef::Block &block, c
         for (u32 k = 0; k < end; k++) {
             u32 at = places[k];
             if (at != NOWHERE && at % THREADS == threadIdx.x)
-                numbers[at] = updated<T>(kind, numbers[at], updates.at<T>(first + k));
+                numbers[at] = updated<T>(kind, numbers[at], inputs[1].at<T>(first + k));
         }
         __syncthreads();
     }

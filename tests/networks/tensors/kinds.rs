@@ -380,7 +380,9 @@ fn scatter(rng: &mut ChaCha8Rng) -> Case {
 
 fn scan(rng: &mut ChaCha8Rng) -> Case {
     let (domain, elements) = pick(rng, &DOMAINS);
-    let [outer, len, inner] = [4, 900, 5].map(|most| rng.random_range(1..=most));
+    // One row of several parts, or some rows.
+    let most = if rng.random_ratio(1, 4) { [1, 12_000, 2] } else { [4, 900, 5] };
+    let [outer, len, inner] = most.map(|most| rng.random_range(1..=most));
     let spec = Spec { element: pick(rng, elements), dims: vec![outer, len, inner] };
     let (exclusive, reverse) = (rng.random(), rng.random());
     let kind = Kind::Scan(Scan { len, inner, exclusive, reverse, domain });
