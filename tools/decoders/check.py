@@ -6,12 +6,14 @@
 Wants torch, transformers and onnx. Makes a model with seeded weights, lets transformers generate TOKENS tokens greedily,
 and compares those of `reef serve` on the CPU device and, if there is a GPU, on it (fp32, then fp16). There one step is
 timed in turns: the daemon's, by its client and by the daemon's statistics, and PyTorch's in a CUDA graph with a static
-cache, copies of the token and of its position included. Ends with 1 if tokens in fp32 differ.
+cache, copies of the token and of its position included. Then its steps, which are real-time requests, are timed next to
+clients that ask for ResNet-152 at best effort without a pause. Ends with 1 if tokens in fp32 differ.
 """
 
 import contextlib
 import http.client
 import json
+import multiprocessing
 import socket
 import statistics
 import subprocess
@@ -23,8 +25,11 @@ import graph
 
 ROWS, PROMPT, TOKENS = 128, 8, 64
 TURNS, STEPS, WARM = 3, 300, 50
+NEIGHBOURS, ALONE = 4, 2.0  # clients of ResNet-152, and seconds for which they are alone
 START = 120  # seconds until a daemon is ready
-CONFIG = """[rights."address 127.0.0.1"]
+CONFIG = """[models]
+builtin = true
+[rights."address 127.0.0.1"]
 rt = true
 """
 BEGAN = time.monotonic()
@@ -80,7 +85,8 @@ class Daemon:
         config, self.log = folder / "reef.toml", folder / f"daemon-{device.split(':')[0]}.log"
         config.write_text(CONFIG)
         command = [reef, "serve", "--config", config, "--socket-dir", folder / "sockets", "--repository", folder / "models"]
-        command += ["--load", "decoder", "--device", device, "--http", "{}:{}".format(*self.address)]
+        models = "decoder" if device == "cpu" else "decoder,resnet152"
+        command += ["--load", models, "--device", device, "--http", "{}:{}".format(*self.address)]
         self.error = open(self.log, "w")
         self.process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, stderr=self.error, text=True)
         for line in self.process.stdout:
@@ -224,6 +230,53 @@ def row(name, times, more=""):
     print(f"| {name} | {p50:.3f} | {p99:.3f} | {len(ordered)} | {more} |", flush=True)
 
 
+def neighbour(address, begun, answers):
+    """Asks for ResNet-152 at best effort, one request after the other, until it is killed."""
+    values = bytes(4 * 3 * 224 * 224)
+    described = {"name": "input", "datatype": "FP32", "shape": [1, 3, 224, 224]}
+    head = {"inputs": [{**described, "parameters": {"binary_data_size": len(values)}}]}
+    head = json.dumps(head).encode()
+    headers = {"inference-header-content-length": str(len(head)), "content-type": "application/octet-stream"}
+    connection = http.client.HTTPConnection(*address, timeout=START)
+    connection.connect()
+    connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    while True:
+        connection.request("POST", "/v2/models/resnet152/infer", head + values, headers)
+        answer = connection.getresponse()
+        said = answer.read()
+        if answer.status != 200:
+            raise SystemExit(f"resnet152: {answer.status} {said[:500]}")
+        with answers.get_lock():
+            answers.value += 1
+        begun.set()
+
+
+def time_next_to_others(daemon, precision):
+    """Steps next to clients at best effort, and how much of their own speed these keep."""
+    spawn = multiprocessing.get_context("spawn")
+    begun, answers = spawn.Event(), spawn.Value("q", 0)
+    clients = [spawn.Process(target=neighbour, args=(daemon.address, begun, answers), daemon=True) for _ in range(NEIGHBOURS)]
+    for client in clients:
+        client.start()
+    if not begun.wait(START):
+        raise SystemExit("no answer of resnet152")
+
+    def speed(run):
+        before, begin = answers.value, time.perf_counter()
+        run()
+        return (answers.value - before) / (time.perf_counter() - begin)
+
+    times = []
+    alone = speed(lambda: time.sleep(ALONE))
+    both = speed(lambda: times.extend(timed(lambda position, token: daemon.step("next-to", position, token))))
+    for client in clients:
+        client.kill()
+        client.join()
+    print(f"\n| step, {precision}, real-time | p50, ms | p99, ms | steps | ResNet-152, requests a second |\n|---|--:|--:|--:|--:|")
+    row(f"next to {NEIGHBOURS} clients of ResNet-152", times, f"{both:.0f}; without the decoder {alone:.0f}")
+    print(flush=True)
+
+
 def time_steps(daemon, weights, sizes, precision):
     import torch
 
@@ -271,6 +324,7 @@ def main(reef, folder, layers):
             if device != "cpu":
                 precision = device[-4:]
                 captured = time_steps(daemon, weights, sizes, precision)
+                time_next_to_others(daemon, precision)
                 found = tokens_of(captured.step, prompt)
                 compared(f"PyTorch's graph, {precision}", found, wanted)
     return 0 if all(are_right) else 1
