@@ -190,8 +190,14 @@ fn is_network(name: &str) -> bool {
 
 fn is_setting(pair: &str) -> bool {
     let Some((key, value)) = pair.split_once('=') else { return false };
-    let flags = [(key.to_owned(), value.to_owned())];
-    reef_serve::config::from_sources(None, [], &flags).is_ok()
+    // Some keys want others, which stand elsewhere on the line.
+    let with = |more: &[(&str, &str)]| {
+        let all = [&[(key, value)], more].concat();
+        let flags: Vec<_> =
+            all.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+        reef_serve::config::from_sources(None, [], &flags).is_ok()
+    };
+    with(&[]) || with(&[("guests.listen", "true")])
 }
 
 /// Reads each command line of the documents.
