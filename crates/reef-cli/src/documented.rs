@@ -192,7 +192,7 @@ fn is_setting(pair: &str) -> bool {
     let Some((key, value)) = pair.split_once('=') else { return false };
     // Some keys want others, which stand elsewhere on the line.
     let with = |more: &[(&str, &str)]| {
-        let all = [&[(key, value)], more].concat();
+        let all = [&[(key, value)][..], more].concat();
         let flags: Vec<_> =
             all.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
         reef_serve::config::from_sources(None, [], &flags).is_ok()
