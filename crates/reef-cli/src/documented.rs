@@ -194,7 +194,7 @@ fn is_setting(pair: &str) -> bool {
     let with = |more: &[(&str, &str)]| {
         let all = [&[(key, value)][..], more].concat();
         let flags: Vec<_> =
-            all.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+            all.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect();
         reef_serve::config::from_sources(None, [], &flags).is_ok()
     };
     with(&[]) || with(&[("guests.listen", "true")])
