@@ -155,8 +155,8 @@ fn loop_for<D: Operators>(
     config: Config,
     time: Duration,
 ) -> Result<f64> {
-    // Inferences that may be submitted before the first of them has ended: a network that takes
-    // long is submitted much faster than it ends.
+    // Inferences that have not ended: a network that takes long is submitted much faster than it
+    // ends, and the time would be that of a full queue.
     let most = 2 * config.window;
     let (mut submitter, queue) = VirtualQueue::enable(device, config)?;
     let infer = |submitter: &mut Submitter<D>| {
@@ -170,7 +170,7 @@ fn loop_for<D: Operators>(
     while inferences == 0 || begin.elapsed() < time {
         ahead.push_back(infer(&mut submitter)?);
         inferences += 1;
-        if ahead.len() as u64 > most
+        if ahead.len() as u64 == most
             && let Some(oldest) = ahead.pop_front()
         {
             submitter.wait(oldest)?;
@@ -207,4 +207,36 @@ fn measure<D: Operators>(device: &D, args: &Args, name: &str, scales: &[Scales])
         note(&mut row.total, timing.total);
     }
     Ok(row)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use reef::Device;
+    use reef::command::HostFn;
+    use reef::cpu::Cpu;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Arc, OnceLock, Weak};
+    use std::thread;
+
+    #[test]
+    fn inferences_that_have_not_ended_are_bounded() {
+        let device = Cpu::open(0, "units=1").unwrap();
+        let config = Config::default().window(2);
+        // An inference of one command, which is slow. The queue has a reference to its code for
+        // each that has not ended.
+        let references = Arc::new(OnceLock::<Weak<dyn Fn() + Send + Sync>>::new());
+        let most = Arc::new(AtomicUsize::new(0));
+        let (counted, noted) = (references.clone(), most.clone());
+        let code: HostFn = Arc::new(move || {
+            let now = counted.get().map_or(0, Weak::strong_count);
+            noted.fetch_max(now, Ordering::Relaxed);
+            thread::sleep(Duration::from_millis(2));
+        });
+        references.set(Arc::downgrade(&code)).unwrap();
+        loop_for(&device, &[Command::Host(code)], config, Duration::from_millis(100)).unwrap();
+        // The list of commands has one more, and the worker that runs the code another.
+        let (most, allowed) = (most.load(Ordering::Relaxed), 2 * config.window as usize + 2);
+        assert!((3..=allowed).contains(&most), "{most} of {allowed}");
+    }
 }
