@@ -50,19 +50,21 @@ struct Pending {
 struct Fiber {
     ucontext_t context;
     std::vector<char> stack = std::vector<char>(128 << 10);
-    bool done = false;
+    bool done;
     std::vector<std::vector<Pending>> groups; // of copies; the last one is still open
     std::vector<std::vector<std::function<void()>>> products; // of warpgroups, likewise
-    bool unseen = false; // copies have come that products don't see yet
+    bool unseen; // copies have come that products don't see yet
 };
 
-struct Meeting { unsigned arrived = 0, round = 0; };
+struct Meeting { unsigned arrived = 0, round = 0, kind = 0; };
 
 struct Lanes { uint32_t a[32][4], b[32][2]; };
 
 inline std::vector<Fiber> fibers;
 inline unsigned running;
 inline ucontext_t host;
+inline unsigned steps; // meetings of all, and threads that have ended
+inline bool threads_run_backwards;
 inline Meeting block_meeting, warp_meetings[32];
 inline Lanes warps[32];
 inline std::function<void()> entry;
@@ -71,10 +73,13 @@ inline std::function<void()> entry;
 
 inline void others() { swapcontext(&fibers[running].context, &host); }
 
-inline void meet(Meeting &meeting, unsigned threads) {
+// All come from the same kind of place.
+inline void meet(Meeting &meeting, unsigned threads, unsigned kind = 0) {
     unsigned round = meeting.round;
+    if (meeting.arrived > 0 && meeting.kind != kind) fprintf(stderr, "threads meet at different places\n"), abort();
+    meeting.kind = kind;
     if (++meeting.arrived == threads)
-        meeting.arrived = 0, meeting.round++;
+        meeting.arrived = 0, meeting.round++, steps++;
     else
         while (meeting.round == round) others();
 }
@@ -85,24 +90,30 @@ inline void meet_warp() { meet(warp_meetings[running / 32], 32); }
 inline void start() {
     entry();
     fibers[running].done = true;
+    steps++;
     others();
 }
 
 // Runs `kernel` in so many threads to their end, when nothing may be under way any more.
 inline void run_block(unsigned threads, std::function<void()> kernel) {
     entry = kernel;
-    fibers = std::vector<Fiber>(threads);
+    if (fibers.size() != threads) fibers = std::vector<Fiber>(threads);
     for (Fiber &fiber : fibers) {
-        fiber.groups.resize(1), fiber.products.resize(1);
+        fiber.done = fiber.unseen = false;
+        fiber.groups.assign(1, {}), fiber.products.assign(1, {});
         getcontext(&fiber.context);
         fiber.context.uc_stack.ss_sp = fiber.stack.data();
         fiber.context.uc_stack.ss_size = fiber.stack.size();
         makecontext(&fiber.context, start, 0);
     }
     for (bool left = true; left;) {
+        const unsigned before = steps;
         left = false;
-        for (running = 0; running < threads; running++)
+        for (unsigned n = 0; n < threads; n++) {
+            running = threads_run_backwards ? threads - 1 - n : n;
             if (!fibers[running].done) left = true, swapcontext(&host, &fibers[running].context);
+        }
+        if (left && steps == before) fprintf(stderr, "threads wait for others that don't come\n"), abort();
     }
     for (const Fiber &fiber : fibers) {
         for (const auto &group : fiber.groups)
@@ -112,7 +123,7 @@ inline void run_block(unsigned threads, std::function<void()> kernel) {
     }
 }
 
-// --- reef.h: the plain build, and a guarded one's look at entry -----------------------------------------------------------------------------------
+// --- reef.h: the plain build, and a guarded one's look at entry and at `stopped` ----------------------------------
 
 namespace reef {
 typedef uint16_t u16;
@@ -120,6 +131,9 @@ typedef uint32_t u32;
 typedef unsigned long long u64;
 inline u32 block_index;
 inline bool block_stops;
+// Whether `stopped` is a barrier, at which of its calls, counted from 1, the block stops, and whether it has.
+inline bool block_is_guarded, block_has_stopped;
+inline u32 stopping_point;
 struct Turns {};
 enum Line { LINE };
 enum Ahead { AHEAD };
@@ -134,10 +148,18 @@ struct Block {
     void fetch() {}
     bool evicted() { return block_stops; }
     bool arrive() { return true; }
-    bool stopped() { return false; }
+    bool stopped() {
+        if (!block_is_guarded) return false;
+        meet(block_meeting, fibers.size(), 1);
+        if (++points != stopping_point) return false;
+        return block_has_stopped = true;
+    }
     void poll() {}
     void post() {}
     bool stop() { return false; }
+
+  private:
+    u32 points = 0;
 };
 } // namespace reef
 
@@ -177,8 +199,9 @@ inline float relu(float value) { return at_least(value, 0); }
 inline float larger(float a, float b) { return b > a || b != b ? b : a; }
 inline float at_most(float value, float high) { return value > high ? high : value; }
 
-// --- plan.h, as far as it is in the way of nothing ---------------------------------------------------------------
+// --- plan.h, as far as it is in the way of nothing; tensors.h has the whole of it ---------------------------------
 
+#ifndef WHOLE_PLAN
 namespace tensor {
 const u32 NOWHERE = ~0u;
 inline float infinity() { return INFINITY; }
@@ -193,6 +216,7 @@ inline u32 offset_in(const u32 *view, u32 i) {
 }
 inline u32 offset_in(const u32 *plan, u32 view, u32 i) { return view ? offset_in(plan + view, i) : i; }
 } // namespace tensor
+#endif
 
 // --- mma.h -----------------------------------------------------------------------------------------------------
 
