@@ -3,7 +3,8 @@
 //! Each process that has initialised the driver has a file of four words there, named by its
 //! number: state, request, argument, reply. A caller writes a request and waits for the reply; a
 //! thread of the process serves it, as the real driver's does. While the process is not running
-//! its calls wait at [`pass`]. While the folder has a file `hold` no checkpoint ends, and one that
+//! its calls wait at [`pass`]. The state is the process's own: one that is started again from a
+//! folder, after its file has changed, writes it anew. While the folder has a file `hold` no checkpoint ends, and one that
 //! finds a file `refuse` is refused.
 
 use super::device_memory::{give_back, own, take};
@@ -13,7 +14,7 @@ use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Condvar, LazyLock, Mutex};
 use std::time::{Duration, Instant};
 
@@ -44,6 +45,8 @@ pub(crate) enum Request {
     Unlock,
 }
 
+/// State of this process, which its file shows.
+static OWN: AtomicU32 = AtomicU32::new(RUNNING);
 /// True while calls of the driver wait, and the condition of its end.
 static CLOSED: Mutex<bool> = Mutex::new(false);
 static OPENED: Condvar = Condvar::new();
@@ -117,6 +120,9 @@ pub(crate) fn start() {
     std::thread::spawn(move || {
         loop {
             std::thread::sleep(POLL_INTERVAL);
+            if read(&file, STATE) != OWN.load(Ordering::SeqCst) {
+                become_state(&file, OWN.load(Ordering::SeqCst));
+            }
             let reply = match read(&file, REQUEST) {
                 1 => lock(&file),
                 2 => checkpoint(&file),
@@ -130,17 +136,26 @@ pub(crate) fn start() {
     });
 }
 
+fn become_state(file: &File, state: u32) {
+    OWN.store(state, Ordering::SeqCst);
+    write(file, STATE, state);
+}
+
+fn is(state: u32) -> bool {
+    OWN.load(Ordering::SeqCst) == state
+}
+
 fn step(file: &File, from: u32, to: u32) -> u32 {
-    if read(file, STATE) != from {
+    if !is(from) {
         return ILLEGAL_STATE;
     }
-    write(file, STATE, to);
+    become_state(file, to);
     SUCCESS
 }
 
 /// Closes the process's calls and waits until its streams are empty.
 fn lock(file: &File) -> u32 {
-    if read(file, STATE) != RUNNING {
+    if !is(RUNNING) {
         return ILLEGAL_STATE;
     }
     let timeout = Duration::from_millis(read(file, ARGUMENT).into());
@@ -165,7 +180,7 @@ fn checkpoint(file: &File) -> u32 {
     while has("hold") {
         std::thread::sleep(POLL_INTERVAL);
     }
-    if read(file, STATE) == LOCKED && (has("refuse") || has_managed()) {
+    if is(LOCKED) && (has("refuse") || has_managed()) {
         return NOT_SUPPORTED; // and stays locked
     }
     let code = step(file, LOCKED, SUSPENDED);
@@ -178,11 +193,11 @@ fn checkpoint(file: &File) -> u32 {
 }
 
 fn restore(file: &File) -> u32 {
-    if read(file, STATE) != SUSPENDED {
+    if !is(SUSPENDED) {
         return ILLEGAL_STATE;
     }
     if !take(SAVED.load(Ordering::SeqCst)) {
-        write(file, STATE, FAILED); // for good, as with the driver
+        become_state(file, FAILED); // for good, as with the driver
         return OUT_OF_MEMORY;
     }
     step(file, SUSPENDED, LOCKED)
