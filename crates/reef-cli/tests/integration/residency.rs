@@ -564,8 +564,8 @@ impl<'a> Writer<'a> {
         self.machine.answers("one")
     }
 
-    /// Loads the model anew, whose process starts from its folder. Returns its first answer: 4, or 2
-    /// if it was written before it had answered, on a busy machine.
+    /// Loads the model anew, whose process starts from its folder. Returns its first answer: 4, or
+    /// 2 if it was written before it had answered, on a busy machine.
     #[track_caller]
     fn restores(&self, pid: u32) -> u64 {
         let (number, same) = self.loads_anew(pid);

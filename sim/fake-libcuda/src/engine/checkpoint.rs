@@ -4,8 +4,8 @@
 //! number: state, request, argument, reply. A caller writes a request and waits for the reply; a
 //! thread of the process serves it, as the real driver's does. While the process is not running
 //! its calls wait at [`pass`]. The state is the process's own: one that is started again from a
-//! folder, after its file has changed, writes it anew. While the folder has a file `hold` no checkpoint ends, and one that
-//! finds a file `refuse` is refused.
+//! folder, after its file has changed, writes it anew. While the folder has a file `hold` no
+//! checkpoint ends, and one that finds a file `refuse` is refused.
 
 use super::device_memory::{give_back, own, take};
 use super::world::world;
