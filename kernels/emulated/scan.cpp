@@ -39,9 +39,7 @@ template <class T> static u32 check() {
     if (clean && wrong == tensor::NOWHERE) return 0;
     printf("scan: %u x %u x %u of %zu bytes, parts of %u by %s, exclusive %u, reverse %u, elements %u to %u: ", outer, len, inner,
            sizeof(T), part, by_blocks ? "blocks" : "threads", exclusive, reverse, input.element, output.element);
-    if (!clean) return printf("a block that stopped has written\n"), 1;
-    if (wrong == output.count) return printf("it writes around the output\n"), 1;
-    printf("[%u] is %g, not %g\n", wrong, output.at<double>(wrong), want.at<double>(wrong));
+    print_wrong(clean, wrong, output, want);
     return 1;
 }
 

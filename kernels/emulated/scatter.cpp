@@ -112,9 +112,7 @@ template <class T> static u32 check() {
     if (clean && wrong == tensor::NOWHERE) return 0;
     printf("scatter: kind %u, %u updates of %u elements, along %u, shared %u, elements %u and %u: ", kind, updates.count,
            data.count, target.along, target.shared, data.element, updates.element);
-    if (!clean) return printf("a block that stopped has written\n"), 1;
-    if (wrong == output.count) return printf("it writes around the output\n"), 1;
-    printf("[%u] is %g, not %g\n", wrong, output.at<double>(wrong), want.at<double>(wrong));
+    print_wrong(clean, wrong, output, want);
     return 1;
 }
 

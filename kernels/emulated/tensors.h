@@ -95,3 +95,13 @@ inline u32 difference(Array &made, Array &want) {
                        memcmp(made.data() + made.count * made.size, margin.data(), Array::MARGIN) == 0;
     return clean ? tensor::NOWHERE : made.count;
 }
+
+// What is wrong with blocks that were not `clean`, or whose output has this `difference`.
+inline void print_wrong(bool clean, u32 difference, Array &made, Array &want) {
+    if (!clean)
+        printf("a block that stopped has written\n");
+    else if (difference == made.count)
+        printf("it writes around the output\n");
+    else
+        printf("[%u] is %g, not %g\n", difference, made.at<double>(difference), want.at<double>(difference));
+}
