@@ -24,9 +24,9 @@ use crate::memory::{Devices, Free};
 use crate::record::{Held, Process, Records, Steps, Suspended};
 use crate::swaps::{Swaps, Waits, come_back, come_back_without_record, hide_all};
 use crate::written::absence::Absence;
-use crate::written::accounts::{self, Reserved};
+use crate::written::accounts;
 use crate::written::criu::Criu;
-use crate::written::files::{self, Adoption, Draft, HiddenClocks, Written};
+use crate::written::files::{self, Adoption, Draft};
 use crate::written::numbers;
 use crate::written::tree::Tree;
 use reef_nvml::Nvml;
@@ -323,24 +323,15 @@ fn serve_request(
         Op::Read { folder } => {
             let criu = Criu::from_environment()?;
             let written = files::open(folder)?;
-            let Written { suspended: mut all, accounts, numbers, adoption, .. } = written;
-            if adoption.is_some() {
+            if written.adoption.is_some() {
                 let why = "a process of a daemon's model is started by its daemon alone".to_owned();
                 return Err(Error::Criu { why });
             }
-            group.check_room(&all, None)?;
-            let reserved = Reserved::new(&accounts)?;
-            numbers::check(&numbers)?; // last, so that few may take one before CRIU starts
-            let clocks = HiddenClocks::new(&written.images, written.is_of_this_boot);
-            let root = criu.restore(&written.images)?;
-            drop(clocks);
-            reserved.hand_over();
-            for record in &mut all {
-                let pid = record.process.pid;
-                record.process = Process::of(pid)
-                    .map_err(|error| Error::Record { what: format!("process {pid}"), error })?;
-                records.save(record)?; // so that `reef resume` finds it if this return is refused
-            }
+            group.check_room(&written.suspended, None)?;
+            let reserved = written.reserve()?;
+            // Saved, so that `reef resume` finds them if this return is refused.
+            let save = |record: &Suspended| records.save(record);
+            let (root, all) = written.start(reserved, |images| criu.restore(images), save)?;
             let mut steps = group.resume(&all, None)?;
             steps.restore += come_back(&all, None)?;
             all.iter().for_each(|record| records.forget(record.process.pid));

@@ -1,4 +1,4 @@
-//! Start of a process from a folder, as a child of the thread that starts it.
+//! Start of a process from a folder; for a parent, as a child of the thread that starts it.
 //!
 //! | step | refused: the folder |
 //! |---|---|
@@ -18,6 +18,45 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
+
+impl Written {
+    /// Reserves the slots of its limits, and checks that the numbers of its processes are free.
+    ///
+    /// # Errors
+    ///
+    /// `Criu`: a limit cannot be kept, or a number is taken.
+    pub(crate) fn reserve(&self) -> Result<accounts::Reserved, Error> {
+        let accounts = accounts::Reserved::new(&self.accounts)?;
+        numbers::check(&self.numbers)?; // last, so that few may take one before CRIU starts
+        Ok(accounts)
+    }
+
+    /// Has CRIU start the process of these images by `restore`. Returns its number, and those that
+    /// have to be brought back to a GPU, each of which `note` gets.
+    ///
+    /// # Errors
+    ///
+    /// Errors of `restore` and of `note`; `Record`: a process has ended.
+    pub(crate) fn start(
+        self,
+        accounts: accounts::Reserved,
+        restore: impl FnOnce(&Path) -> Result<u32, Error>,
+        mut note: impl FnMut(&Suspended) -> Result<(), Error>,
+    ) -> Result<(u32, Vec<Suspended>), Error> {
+        let clocks = HiddenClocks::new(&self.images, self.is_of_this_boot);
+        let root = restore(&self.images)?;
+        drop(clocks);
+        accounts.hand_over();
+        let mut all = self.suspended;
+        for record in &mut all {
+            let pid = record.process.pid;
+            record.process = Process::of(pid)
+                .map_err(|error| Error::Record { what: format!("process {pid}"), error })?;
+            note(record)?;
+        }
+        Ok((root, all))
+    }
+}
 
 /// A folder from which a parent starts its process again.
 #[derive(Debug)]
@@ -67,8 +106,7 @@ impl ProcessFolder {
     ///
     /// `Criu`: a limit cannot be kept, or a number is taken.
     pub fn reserve(self) -> Result<Reserved, Error> {
-        let accounts = accounts::Reserved::new(&self.written.accounts)?;
-        numbers::check(&self.written.numbers)?; // last, so that few may take one before CRIU starts
+        let accounts = self.written.reserve()?;
         Ok(Reserved { kept: self, accounts })
     }
 }
@@ -96,15 +134,8 @@ impl Reserved {
         timeout: Duration,
     ) -> Result<Vec<Suspended>, Error> {
         let Self { kept: ProcessFolder { written, adoption }, accounts } = self;
-        let _clocks = HiddenClocks::new(&written.images, written.is_of_this_boot);
-        let root = criu.restore_child(&written.images, adoption.streams, ends, timeout)?;
-        accounts.hand_over();
-        let mut all = written.suspended;
-        for record in &mut all {
-            let pid = record.process.pid;
-            record.process = Process::of(pid)
-                .map_err(|error| Error::Record { what: format!("process {pid}"), error })?;
-        }
+        let restore = |images: &Path| criu.restore_child(images, adoption.streams, ends, timeout);
+        let (root, all) = written.start(accounts, restore, |_| Ok(()))?;
         if all.is_empty() {
             Tree::of(root).pids().iter().for_each(|pid| Absence::end(*pid));
         }
