@@ -231,6 +231,7 @@ mod tests {
         let code: HostFn = Arc::new(move || {
             let now = counted.get().map_or(0, Weak::strong_count);
             noted.fetch_max(now, Ordering::Relaxed);
+            // sleep: work that lasts longer than submitting it, so that inferences pile up
             thread::sleep(Duration::from_millis(2));
         });
         references.set(Arc::downgrade(&code)).unwrap();
