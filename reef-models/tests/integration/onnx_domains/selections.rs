@@ -84,6 +84,27 @@ fn images_whose_number_data_decide_are_resized_to_sizes() {
     assert_eq!(made, [1.0, 1.0, 2.0, 2.0, 4.0, 4.0, 5.0, 5.0]);
 }
 
+/// As detectors of points that look up what describes each of them.
+#[test]
+fn samples_are_taken_at_places_that_data_decide() {
+    let parts = [
+        numbers("places", &[1, -1, 1, 2]),
+        node("Reshape", &["y", "places"], "grid", &[]),
+        singles("image", &[1, 2, 1, 2], |k| [1.0, 3.0, 10.0, 30.0][k as usize]),
+        node("GridSample", &["image", "grid"], "z", &[int("align_corners", 1)]),
+        open(12, "z", FLOAT, &["1", "2", "n", "1"]),
+    ];
+    let made = made_of_rows(&parts, [-1.0, 0.0, 0.0, 5.0, 1.0, 0.0]);
+    assert_eq!(made, [1.0, 3.0, 10.0, 30.0]);
+    let parts = [
+        numbers("of_batches", &[-1, 1, 1, 2]),
+        node("Reshape", &["y", "of_batches"], "grids", &[]),
+        ones("images", &[3, 1, 1, 2]),
+        node("GridSample", &["images", "grids"], "z", &[]),
+    ];
+    refused_of_rows(&parts, "data decide about a size of operand 1");
+}
+
 /// Operators that ONNX Runtime's optimizer and quantizer put in the place of others.
 #[test]
 fn fused_and_quantized_operators_have_rows_that_data_decide() {

@@ -297,6 +297,10 @@ fn passed(
         "Gather" if is_alone => gathered(call, first, at)?.and_then(of),
         "GatherElements" if first == 1 || is_same(given, result.rank(), 2) => of(at),
         "GatherND" => return looked_up_by_tuples(call, bound, first),
+        // Places [batch, ..., 2 or 3]; results have channels in front of them.
+        "GridSample" if is_alone && first == 1 => {
+            of(at + 1).filter(|_| at > 0 && at + 1 < x.rank())
+        }
         "RoiAlign" if first == 1 && given.get(2).is_some_and(|of| is_along(of, 0, bound)) => of(0),
         "Scatter" | "ScatterElements" | "ScatterND" => return Ok(updated(given)),
         "Slice" if first == 0 => sliced(b, call, bound, x, result)?,
