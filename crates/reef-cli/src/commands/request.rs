@@ -95,7 +95,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         timeout: args.timeout,
     };
     if !args.json {
-        print(format_args!("loading {}", args.model))?;
+        note!("loading {}", args.model);
     }
     let mut client = Client::connect(&args.model, &options)?;
     if let Some(rate) = options.rate.filter(|_| !client.has_budget()) {

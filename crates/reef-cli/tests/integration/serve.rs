@@ -2,7 +2,7 @@
 
 use crate::common::daemon::{Daemon, ask};
 use crate::common::driver::library;
-use crate::common::{Folder, json, prints, refuses};
+use crate::common::{Folder, json, prints, reef, refuses, says, text};
 use crate::handmade::{file, node, value};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -13,12 +13,14 @@ fn a_client_prints_the_latency_of_each_inference() {
     let mut daemon = Daemon::start(&folder);
     let client = ["request", "tiny", "--socket-dir", &folder.path("")];
     for rt in [&["--class", "rt"][..], &[]] {
-        let said = prints(&[&client[..], rt, &["--requests", "3"]].concat());
+        let output = reef(&[&client[..], rt, &["--requests", "3"]].concat());
+        let progress = (output.status.code(), text(&output.stderr));
+        assert_eq!(progress, (Some(0), "loading tiny\n"));
+        let said = text(&output.stdout);
         let lines: Vec<&str> = said.lines().collect();
-        assert_eq!(lines[0], "loading tiny");
-        assert_eq!(lines.len(), 5, "{said}");
-        assert!(lines[4].starts_with("3 inferences: p50 "), "{said}");
-        for line in &lines[1..4] {
+        assert_eq!(lines.len(), 4, "{said}");
+        assert!(lines[3].starts_with("3 inferences: p50 "), "{said}");
+        for line in &lines[..3] {
             let (id, time) = line.split_once(": ").expect(line);
             let number = id.strip_prefix("client ").expect(line).parse::<u32>();
             let millis = time.strip_suffix(" ms").expect(line).parse::<f64>();
@@ -43,8 +45,8 @@ fn a_client_prints_the_latency_of_each_inference() {
     assert_eq!(empty["round_trips"], 10);
     let latency = |of: &str| empty[format!("latency_{of}_ms")].as_f64().expect(of);
     assert!(0.0 < latency("p50") && latency("p50") <= latency("p99"), "{empty}");
-    let said = prints(&[&client[..], &["--empty", "100"]].concat());
-    assert!(said.contains("100 empty round trips: p50 "), "{said}");
+    let said = says(&[&client[..], &["--empty", "100"]].concat());
+    assert!(said.starts_with("100 empty round trips: p50 "), "{said}");
     let other = ["request", "nothing", "--socket-dir", &folder.path(""), "--json"];
     assert_eq!(refuses(&other), "no model nothing in the repository");
 
