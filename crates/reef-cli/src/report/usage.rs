@@ -15,6 +15,17 @@ impl Display for Usage {
 
 impl std::error::Error for Usage {}
 
+/// Returns an error with its causes. A reader of networks names the key of a description, which is
+/// the command's option.
+pub(crate) fn said(error: &anyhow::Error) -> String {
+    let text = format!("{error:#}");
+    if error.chain().any(|cause| cause.is::<models::Error>()) {
+        text.replace("`loop_bound`", "`--loop-bound`")
+    } else {
+        text
+    }
+}
+
 /// Returns whether the caller can mend the error by other input.
 pub(crate) fn is_input(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {

@@ -231,6 +231,7 @@ fn loop_that_data_end_has_the_bound_of_the_command_line() {
         let output = reef(&["run", &model, input, "--loop-bound", bound]);
         let said = text(&output.stderr);
         assert!(said.contains(&format!("(Loop): {bound} iterations: ")), "{said}");
+        assert!(said.ends_with(" a higher bound of its loops (`--loop-bound`)\n"), "{said}");
         assert!(!output.status.success());
     }
     let weights = folder.file("w.safetensors", "");
