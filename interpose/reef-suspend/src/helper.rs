@@ -105,19 +105,37 @@ pub enum Op {
         /// True if the process goes on; else it ends.
         goes_on: bool,
     },
-    /// Into a folder as it is, off the GPU. One process, with its descendants, which goes on: it
-    /// stays suspended if it was. Its parent starts it from there.
-    Keep {
-        /// The folder, which must not exist.
-        folder: PathBuf,
-        /// Facts for the start.
-        adoption: Adoption,
-    },
     /// From a folder and onto the GPU. No process.
     Read {
         /// The folder.
         folder: PathBuf,
     },
+}
+
+/// Folder for a process as it is, off the GPU, with its descendants. It goes on, and stays suspended
+/// if it was. Its parent starts it from there.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AdoptedFolder {
+    /// The folder, which must not exist.
+    pub folder: PathBuf,
+    /// The process, and facts for its start.
+    pub adoption: Adoption,
+}
+
+/// Request of [`write_adopted`].
+#[derive(Debug, Serialize, Deserialize)]
+struct AdoptedRequest {
+    /// Folder of the records.
+    records: PathBuf,
+    into: AdoptedFolder,
+}
+
+/// Request of either kind: their fields differ.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Message {
+    Adopted(AdoptedRequest),
+    Op(Request),
 }
 
 /// The answer.
@@ -142,8 +160,21 @@ pub enum Answer {
 ///
 /// The child can't be started, or its answer can't be read.
 pub fn run(program: &Path, request: &Request) -> io::Result<Answer> {
+    run_last(program, request)
+}
+
+/// Writes a process to a folder as [`run`] does, with the folder of the records.
+///
+/// # Errors
+///
+/// Returns the errors of [`run`].
+pub fn write_adopted(program: &Path, records: &Path, into: AdoptedFolder) -> io::Result<Answer> {
+    run_last(program, &AdoptedRequest { records: records.to_owned(), into })
+}
+
+fn run_last(program: &Path, request: &impl Serialize) -> io::Result<Answer> {
     let mut last = None;
-    run_each(program, request, &mut |answer| last = Some(answer))?;
+    ask(program, request, &mut |answer| last = Some(answer))?;
     last.ok_or_else(|| no_answer(program, "it has ended"))
 }
 
@@ -157,6 +188,10 @@ fn no_answer(program: &Path, error: impl std::fmt::Display) -> io::Error {
 ///
 /// Returns the errors of [`run`].
 pub fn run_each(program: &Path, request: &Request, tell: &mut dyn FnMut(Answer)) -> io::Result<()> {
+    ask(program, request, tell)
+}
+
+fn ask(program: &Path, request: &impl Serialize, tell: &mut dyn FnMut(Answer)) -> io::Result<()> {
     let mut child = Command::new(program)
         .arg(COMMAND)
         .stdin(Stdio::piped())
@@ -189,12 +224,18 @@ pub fn serve(
 ) -> io::Result<()> {
     let mut text = Vec::new();
     input.read_to_end(&mut text)?;
-    let request: Request = serde_json::from_slice(&text)?;
+    let message: Message = serde_json::from_slice(&text)?;
     let mut tell = |answer: Answer| {
         let line = serde_json::to_string(&answer).unwrap_or_default(); // all of it is text
         let _ = writeln!(output, "{line}").and_then(|()| output.flush()); // nothing may read it
     };
-    if let Err(error) = serve_request(named, &request, &mut tell) {
+    let served = match message {
+        Message::Adopted(AdoptedRequest { records, into }) => {
+            keep(named, &Records::at(records), &into).map(|all| tell(Answer::Suspended(all)))
+        }
+        Message::Op(request) => serve_request(named, &request, &mut tell),
+    };
+    if let Err(error) = served {
         tell(Answer::Refused(error.to_string()));
     }
     Ok(())
@@ -234,12 +275,6 @@ fn serve_request(
     request: &Request,
     tell: &mut dyn FnMut(Answer),
 ) -> Result<(), Error> {
-    if let Op::Keep { folder, adoption } = &request.op {
-        let driver = Driver::open(named).ok(); // a process without a GPU needs none
-        let all = keep(driver.as_ref(), &Records::at(&request.folder), folder, adoption)?;
-        tell(Answer::Suspended(all));
-        return Ok(());
-    }
     let leaving = begin_departure(request);
     let (driver, uuids) = match open_driver(named) {
         Ok(opened) => opened,
@@ -338,7 +373,6 @@ fn serve_request(
             Tree::of(root).pids().iter().for_each(|pid| Absence::end(*pid));
             Ok(Answer::Resumed(all, steps))
         }
-        Op::Keep { .. } => return Ok(()), // above
         Op::Resume { to } => resume(&request.pids, to.as_ref().map(named).transpose()?),
         Op::Move { timeout_ms, to } => {
             let to = named(to)?; // before the processes are touched
@@ -385,16 +419,17 @@ fn serve_request(
 
 /// Writes a process with its descendants as it is. None of them may be on a GPU. It goes on.
 fn keep(
-    driver: Option<&Driver>,
+    named: Option<OsString>,
     records: &Records,
-    folder: &Path,
-    adoption: &Adoption,
+    into: &AdoptedFolder,
 ) -> Result<Vec<Suspended>, Error> {
+    let AdoptedFolder { folder, adoption } = into;
+    let driver = Driver::open(named).ok(); // a process without a GPU needs none
     let pid = adoption.process;
     let criu = Criu::from_environment()?;
     let draft = Draft::new(folder)?;
     let tree = Tree::of(pid);
-    let state = |pid: u32| driver.and_then(|driver| driver.state(pid).ok());
+    let state = |pid: u32| driver.as_ref().and_then(|driver| driver.state(pid).ok());
     let all = suspended(&tree, &state, records)?;
     let pids: Vec<u32> = all.iter().map(|one| one.process.pid).collect();
     let _absence = Absence::begin(tree.pids())?;
@@ -548,6 +583,7 @@ fn device(uuids: &[Uuid], name: &str) -> Result<Uuid, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::written::criu::Streams;
     use reef_guest::swap::{self, Listener, Moved, WaitingCaller};
 
     #[test]
@@ -631,5 +667,21 @@ mod tests {
     #[test]
     fn request_that_is_not_one_is_an_error() {
         assert!(serve(None, &mut b"{}".as_slice(), &mut Vec::new()).is_err());
+    }
+
+    #[test]
+    fn request_of_either_kind_is_read_as_it_was_written() {
+        let adoption =
+            Adoption { process: 7, streams: Streams { socket: 1, pipe: 2 }, note: "note".into() };
+        let into = AdoptedFolder { folder: "/into".into(), adoption };
+        let request = AdoptedRequest { records: "/records".into(), into: into.clone() };
+        let text = serde_json::to_string(&request).unwrap();
+        let read: Message = serde_json::from_str(&text).unwrap();
+        assert!(matches!(read, Message::Adopted(read) if read.into == into), "{text}");
+        let op = Op::Write { timeout_ms: 1, folder: "/into".into(), goes_on: true };
+        let request = Request { folder: "/records".into(), pids: vec![7], op };
+        let text = serde_json::to_string(&request).unwrap();
+        let read: Message = serde_json::from_str(&text).unwrap();
+        assert!(matches!(read, Message::Op(read) if read == request), "{text}");
     }
 }

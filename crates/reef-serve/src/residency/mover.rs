@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::suspend::gpu_memory::GpuMemory;
 use crate::suspend::suspensions::{Suspender, Suspensions};
 use reef_nvml::Nvml;
-use reef_suspend::helper::Op;
+use reef_suspend::helper::AdoptedFolder;
 use reef_suspend::{Suspended, Uuid};
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -69,7 +69,7 @@ pub(crate) trait Mover: Debug + Send + Sync {
     /// # Errors
     ///
     /// Why it is not written. It goes on all the same.
-    fn write(&self, pid: u32, op: Op) -> Result<()>;
+    fn write(&self, pid: u32, into: AdoptedFolder) -> Result<()>;
 
     /// Returns the folder of the daemon's sockets, for programs with other working folders.
     fn sockets(&self) -> PathBuf;
@@ -146,8 +146,8 @@ impl Mover for SuspendingMover {
         self.suspensions.adopt(pid, records)
     }
 
-    fn write(&self, pid: u32, op: Op) -> Result<()> {
-        self.suspensions.write(pid, op)
+    fn write(&self, pid: u32, into: AdoptedFolder) -> Result<()> {
+        self.suspensions.write(pid, into)
     }
 
     fn sockets(&self) -> PathBuf {

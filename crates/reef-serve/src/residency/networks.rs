@@ -7,7 +7,7 @@ use super::mover::Mover;
 use crate::error::{Error, Result};
 use crate::suspend::suspensions::Suspender;
 use parking_lot::Mutex;
-use reef_suspend::helper::Op;
+use reef_suspend::helper::AdoptedFolder;
 use reef_suspend::{MARGIN, Suspended, Uuid};
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
@@ -192,8 +192,8 @@ impl Mover for Movers {
         self.processes()?.adopt(pid, records)
     }
 
-    fn write(&self, pid: u32, op: Op) -> Result<()> {
-        self.processes()?.write(pid, op)
+    fn write(&self, pid: u32, into: AdoptedFolder) -> Result<()> {
+        self.processes()?.write(pid, into)
     }
 
     fn sockets(&self) -> PathBuf {

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::suspend::suspensions::Suspender;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use reef_suspend::Suspended;
-use reef_suspend::helper::Op;
+use reef_suspend::helper::AdoptedFolder;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -563,8 +563,8 @@ impl FrozenResident<'_> {
     /// # Errors
     ///
     /// `Unavailable`, with the reason for which it cannot be written.
-    pub(crate) fn write(&self, pid: u32, op: Op) -> Result<()> {
-        self.0.all.mover.write(pid, op)
+    pub(crate) fn write(&self, pid: u32, into: AdoptedFolder) -> Result<()> {
+        self.0.all.mover.write(pid, into)
     }
 }
 

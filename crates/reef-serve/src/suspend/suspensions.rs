@@ -5,9 +5,10 @@ use crate::error::{Error, Result};
 use parking_lot::Mutex;
 use reef_guest::page::Class;
 use reef_guest::registry::{GuestView, Registry};
-use reef_suspend::helper::{Answer, Op, Request, run, run_each};
+use reef_suspend::helper::{AdoptedFolder, Answer, Op, Request, run, run_each, write_adopted};
 use reef_suspend::{Held, Records, Steps, Suspended};
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Weak;
 use std::time::Duration;
@@ -244,8 +245,8 @@ impl Suspensions {
     /// # Errors
     ///
     /// `Unavailable`, with the reason.
-    pub(crate) fn write(&self, pid: u32, op: Op) -> Result<()> {
-        let write = || self.run(vec![pid], op).map(drop);
+    pub(crate) fn write(&self, pid: u32, into: AdoptedFolder) -> Result<()> {
+        let write = || answered(write_adopted(&self.program, &self.folder, into)).map(drop);
         Moving::new(&[pid]).watch(MOVE_TIMEOUT, write)
     }
 
@@ -440,14 +441,7 @@ impl Suspensions {
 
     fn run(&self, pids: Vec<u32>, op: Op) -> Result<(Vec<Suspended>, Steps)> {
         let request = Request { folder: self.folder.clone(), pids, op };
-        match run(&self.program, &request) {
-            Ok(Answer::Suspended(all)) => Ok((all, Steps::default())),
-            Ok(Answer::Resumed(all, steps)) => Ok((all, steps)),
-            Ok(Answer::Refused(why) | Answer::Stays(why) | Answer::StaysAway(why)) => {
-                Err(Error::Unavailable(why))
-            }
-            Err(error) => Err(Error::system("the process that suspends", error)),
-        }
+        answered(run(&self.program, &request))
     }
 
     /// Opens the gates of these processes, or ends that.
@@ -457,5 +451,17 @@ impl Suspensions {
         let guests = all.iter().filter(|guest| pids.contains(&guest.who.pid));
         let guests: Vec<u32> = guests.map(|guest| guest.who.guest).collect();
         registry.exempt(&guests, is_exempt);
+    }
+}
+
+/// Returns the records and the times of an answer, or its refusal.
+fn answered(answer: io::Result<Answer>) -> Result<(Vec<Suspended>, Steps)> {
+    match answer {
+        Ok(Answer::Suspended(all)) => Ok((all, Steps::default())),
+        Ok(Answer::Resumed(all, steps)) => Ok((all, steps)),
+        Ok(Answer::Refused(why) | Answer::Stays(why) | Answer::StaysAway(why)) => {
+            Err(Error::Unavailable(why))
+        }
+        Err(error) => Err(Error::system("the process that suspends", error)),
     }
 }

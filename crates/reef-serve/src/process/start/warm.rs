@@ -9,7 +9,7 @@
 use super::spawn::{Started, reap};
 use crate::error::{Error, Result};
 use crate::residency::facts::Held;
-use reef_suspend::helper::Op;
+use reef_suspend::helper::AdoptedFolder;
 use reef_suspend::store::{Store, name_of};
 use reef_suspend::{Adoption, Criu, ProcessFolder, Streams, Suspended};
 use rustix::process::Pid;
@@ -144,7 +144,7 @@ impl WarmFolder {
         }
     }
 
-    /// Returns the operation that writes a process to the folder.
+    /// Returns the folder for a process, with facts for its start.
     ///
     /// # Errors
     ///
@@ -154,10 +154,10 @@ impl WarmFolder {
         process: u32,
         streams: Streams,
         note: &Note,
-    ) -> Result<Op> {
+    ) -> Result<AdoptedFolder> {
         let note = serde_json::to_string(note).map_err(|e| Error::system("JSON", e))?;
         let adoption = Adoption { process, streams, note };
-        Ok(Op::Keep { folder: self.store.path(&self.name), adoption })
+        Ok(AdoptedFolder { folder: self.store.path(&self.name), adoption })
     }
 
     /// Removes folders that are too many with this one.

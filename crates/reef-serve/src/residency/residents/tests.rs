@@ -85,7 +85,7 @@ impl Mover for TestMover {
         Ok(())
     }
 
-    fn write(&self, _: u32, _: Op) -> Result<()> {
+    fn write(&self, _: u32, _: AdoptedFolder) -> Result<()> {
         Ok(())
     }
 
