@@ -594,6 +594,9 @@ fn open_checkpoints(config: &Config, observer: &Observer) -> Result<()> {
     if let Err(why) = Criu::from_environment() {
         tracing::warn!(%why, "models.checkpoints: no process can be written");
     }
+    for number in store.end_interrupted() {
+        tracing::warn!(number, "ended: its start from a folder had outlived its daemon");
+    }
     observer.checkpoints.get_or_init(|| Arc::new(store));
     Ok(())
 }

@@ -5,7 +5,7 @@
 //! interrupted, and empty folders in the place of one.
 
 use crate::error::Error;
-use crate::written::files;
+use crate::written::{files, start};
 use std::fs::{self, DirBuilder, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -57,6 +57,13 @@ impl Store {
             let _ = files::remove_interrupted(&draft); // another daemon writes it
         }
         Ok(store)
+    }
+
+    /// Ends processes that starts from the folders have left whose parent was killed meanwhile.
+    /// Blocks until they have ended, for a minute at most for each folder. Returns their numbers.
+    pub fn end_interrupted(&self) -> Vec<u32> {
+        let own = self.entries().filter(|folder| files::own_description(folder).is_some());
+        own.flat_map(|folder| start::end_interrupted(&folder)).collect()
     }
 
     fn entries(&self) -> impl Iterator<Item = PathBuf> {

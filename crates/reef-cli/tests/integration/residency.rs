@@ -690,26 +690,34 @@ fn process_whose_number_is_taken_starts_from_its_program() {
 }
 
 /// A `criu` that stops a process and writes an image with the socket that stays. It starts nothing.
+/// Where there is a pipe `hang`, a start writes its number to `started`, and does not end.
 const REFUSING: &str = r#"#!/bin/sh
 [ "$1" = --version ] && { echo "Version: 4.2"; exit; }
 action=$1
+here=${0%/*}
 while [ $# -gt 0 ]; do
   case $1 in -D) cd "$2";; -t) pid=$2;; --external) external=$2;; esac
   shift
 done
 [ $action = dump ] && { kill -STOP $pid; echo "$external" >pages-1.img; exit; }
+[ -p "$here/hang" ] && { echo $$ >"$here/new"; mv "$here/new" "$here/started"; read _ <"$here/hang"; }
 echo "(00.1) Error (criu/pstree.c:1): refused by the test" >criu.log; exit 1
 "#;
+
+/// A machine with the model `one`, and such a `criu`.
+fn with_refusing_criu(name: &str) -> (Machine, String) {
+    use std::os::unix::fs::PermissionsExt;
+    let machine = Machine::new(name, 1024);
+    machine.put("one", 0, "idle = \"50ms\"");
+    let criu = machine.folder.file("criu", REFUSING);
+    std::fs::set_permissions(&criu, std::fs::Permissions::from_mode(0o755)).unwrap();
+    (machine, criu)
+}
 
 /// Runs everywhere: it needs neither CRIU nor root.
 #[test]
 fn process_whose_folder_criu_refuses_starts_from_its_program() {
-    use std::os::unix::fs::PermissionsExt;
-    let machine = Machine::new("warm-refused", 1024);
-    machine.put("one", 0, "idle = \"50ms\"");
-    machine.folder.file("criu", REFUSING);
-    let criu = machine.folder.path("criu");
-    std::fs::set_permissions(&criu, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let (machine, criu) = with_refusing_criu("warm-refused");
     let writer = Writer::start(&machine, &criu);
     let (_, pid) = machine.answers("one");
     writer.waits_for(WRITTEN, 1);
@@ -722,4 +730,30 @@ fn process_whose_folder_criu_refuses_starts_from_its_program() {
     assert!(number == 2 && writer.was("cold"), "{number}");
     assert_eq!(writer.count("refused by the test"), 1);
     writer.waits_for(WRITTEN, 2); // so the first folder was removed
+}
+
+/// Runs everywhere, as the one before. The daemon is killed while its `criu` starts a process.
+#[test]
+fn start_that_outlives_its_daemon_is_ended_by_the_next_one() {
+    let (machine, criu) = with_refusing_criu("warm-outlives");
+    let writer = Writer::start(&machine, &criu);
+    let (_, pid) = machine.answers("one");
+    writer.waits_for(WRITTEN, 1);
+    writer.unloads(pid);
+    let (hang, started) = (machine.folder.path("hang"), machine.folder.path("started"));
+    assert!(Command::new("mkfifo").arg(&hang).status().unwrap().success());
+    let mut client = UnixStream::connect(machine.folder.path("http.sock")).unwrap();
+    let load =
+        "POST /v2/repository/models/one/load HTTP/1.1\r\nhost: d\r\ncontent-length: 2\r\n\r\n{}";
+    client.write_all(load.as_bytes()).unwrap();
+    machine.wait("criu runs", || Path::new(&started).exists());
+    drop(writer); // by SIGKILL
+    let number = std::fs::read_to_string(&started).unwrap();
+    let line = format!("/proc/{}/cmdline", number.trim());
+    let lives = || std::fs::read(&line).is_ok_and(|line| !line.is_empty());
+    assert!(lives(), "it does not end with its daemon");
+    std::fs::remove_file(&hang).unwrap();
+    let writer = Writer::start(&machine, &criu);
+    let log = std::fs::read_to_string(&writer.log).unwrap();
+    assert!(!lives() && log.contains("had outlived its daemon"), "{log}");
 }

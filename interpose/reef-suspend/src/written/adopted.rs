@@ -3,7 +3,7 @@
 //! | step | refused: the folder |
 //! |---|---|
 //! | [`ProcessFolder::open`] compares the images with their description | is of no use |
-//! | [`ProcessFolder::reserve`] takes accounts of limits, and checks the numbers of the process | may be used later |
+//! | [`ProcessFolder::reserve`] ends what an interrupted start has left, takes accounts of limits, and checks the numbers of the process | may be used later |
 //! | [`Reserved::start`] has CRIU start the process, off its GPU | is of no use |
 
 use crate::error::Error;
@@ -13,6 +13,7 @@ use crate::written::accounts;
 use crate::written::criu::Criu;
 use crate::written::files::{self, Adoption, HiddenClocks, Written};
 use crate::written::numbers;
+use crate::written::start::StartRecord;
 use crate::written::tree::Tree;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -101,13 +102,17 @@ impl ProcessFolder {
     }
 
     /// Reserves the slots of its limits, and checks that the numbers of its processes are free.
+    /// Before, it ends processes that the start of a parent has left that was killed meanwhile.
     ///
     /// # Errors
     ///
-    /// `Criu`: a limit cannot be kept, or a number is taken.
+    /// `Criu`: a limit cannot be kept, or a number is taken; `Record`: another parent starts a
+    /// process from the folder, or the system refuses.
     pub fn reserve(self) -> Result<Reserved, Error> {
+        let folder = self.written.images.parent().unwrap_or(Path::new("."));
+        let record = StartRecord::take(folder).map_err(files::at(folder))?;
         let accounts = self.written.reserve()?;
-        Ok(Reserved { kept: self, accounts })
+        Ok(Reserved { kept: self, accounts, record })
     }
 }
 
@@ -116,6 +121,7 @@ impl ProcessFolder {
 pub struct Reserved {
     kept: ProcessFolder,
     accounts: accounts::Reserved,
+    record: StartRecord,
 }
 
 impl Reserved {
@@ -125,15 +131,17 @@ impl Reserved {
     /// # Errors
     ///
     /// `Criu`, with the log's error, or if the start takes longer than `timeout`; `Record`: a
-    /// process has ended. A child of the number of the process may be left then, which the caller
-    /// must kill and wait for.
+    /// process has ended, or the start cannot be noted. A child of the number of the process may be
+    /// left then, which the caller must kill and wait for.
     pub fn start(
         self,
         criu: &Criu,
         ends: (OwnedFd, OwnedFd),
         timeout: Duration,
     ) -> Result<Vec<Suspended>, Error> {
-        let Self { kept: ProcessFolder { written, adoption }, accounts } = self;
+        // The record stays until CRIU has ended.
+        let Self { kept: ProcessFolder { written, adoption }, accounts, record } = self;
+        record.note(&written.images, &ends).map_err(files::at(&written.images))?;
         let restore = |images: &Path| criu.restore_child(images, adoption.streams, ends, timeout);
         let (root, all) = written.start(accounts, restore, |_| Ok(()))?;
         if all.is_empty() {

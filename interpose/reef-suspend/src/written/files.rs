@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `description` | a line `reef-checkpoint 2 HASH`, with the BLAKE3 of what follows: the records of the suspension, the accounts of limits, the numbers of processes and threads, for a process that its parent starts again its streams, and length and BLAKE3 of each image, as JSON |
 //! | `images/` | CRIU's files; its log and what it writes at a start are not described |
+//! | `start` | record of a start by a parent, while it runs |
 //!
 //! A folder is written under another name and gets its own when all of it is on disk, so an
 //! interrupted checkpoint leaves none. The draft's mark is locked while it is written. Everything
@@ -33,6 +34,8 @@ const DRAFT_MARK: &str = "unfinished reef-checkpoint\n";
 const KEPT: &str = "must not exist yet, got something that no checkpoint has made";
 /// Error for a draft that another checkpoint has not finished.
 const BUSY: &str = "must not be written by another checkpoint";
+/// Record of a start that runs.
+pub(crate) const START: &str = "start";
 /// CRIU's image of the clocks.
 const CLOCKS: &str = "timens-0.img";
 /// Identity of the boot.
@@ -128,7 +131,8 @@ impl Image {
     }
 }
 
-fn at(path: &Path) -> impl Fn(io::Error) -> Error {
+/// Returns an error of the system as one of this file.
+pub(crate) fn at(path: &Path) -> impl Fn(io::Error) -> Error {
     let what = path.display().to_string();
     move |error| Error::Record { what: what.clone(), error }
 }
@@ -170,7 +174,7 @@ impl Draft {
             at(&path)(error)
         })?;
         let draft = Self { folder: folder.to_owned(), draft, mark, is_finished: false };
-        lock(&draft.mark, &path).map_err(at(&draft.draft))?;
+        lock(&draft.mark, &path, BUSY).map_err(at(&draft.draft))?;
         // A file without the text is not taken for that of an interrupted checkpoint.
         (&draft.mark).write_all(DRAFT_MARK.as_bytes()).map_err(at(&path))?;
         fs::create_dir(draft.images()).map_err(at(&draft.draft))?;
@@ -235,7 +239,7 @@ impl Drop for Draft {
 /// An error of the system; the draft of a checkpoint that runs.
 pub(crate) fn remove_interrupted(folder: &Path) -> io::Result<()> {
     let Some(mark) = mark_of(folder) else { return Ok(()) };
-    lock(&mark, &folder.join(DRAFT))?; // until it is gone
+    lock(&mark, &folder.join(DRAFT), BUSY)?; // until it is gone
     fs::remove_dir_all(folder)
 }
 
@@ -247,17 +251,18 @@ fn mark_of(folder: &Path) -> Option<File> {
     (!folder.is_symlink() && text == DRAFT_MARK).then_some(mark)
 }
 
-/// Locks a mark, unless its draft is another one by now: its writer has removed or finished it.
-fn lock(mark: &File, path: &Path) -> io::Result<()> {
+/// Locks the mark of a draft, or of a start, unless it is another one by now: the one that had
+/// locked it has removed it. `busy` is the error then, and while another one has locked it.
+pub(crate) fn lock(mark: &File, path: &Path, busy: &'static str) -> io::Result<()> {
     match mark.try_lock() {
         Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Err(io::Error::other(BUSY)),
+        Err(TryLockError::WouldBlock) => return Err(io::Error::other(busy)),
         Err(TryLockError::Error(error)) => return Err(error),
     }
     let own = mark.metadata()?;
     match fs::symlink_metadata(path) {
         Ok(there) if (there.dev(), there.ino()) == (own.dev(), own.ino()) => Ok(()),
-        _ => Err(io::Error::other(BUSY)),
+        _ => Err(io::Error::other(busy)),
     }
 }
 
@@ -329,7 +334,7 @@ pub(crate) fn open(folder: &Path) -> Result<Written, Error> {
 }
 
 /// Returns the identity of this boot; empty if the system does not say it.
-fn boot() -> String {
+pub(crate) fn boot() -> String {
     fs::read_to_string(BOOT).unwrap_or_default()
 }
 
@@ -363,7 +368,9 @@ pub(crate) fn remove(folder: &Path) -> io::Result<()> {
     if mark_of(folder).is_some() {
         fs::remove_file(folder.join(DRAFT))?; // of a checkpoint that was killed at its very end
     }
-    let _ = fs::remove_file(folder.join(CLOCKS)); // of a start that runs, or was interrupted
+    for name in [CLOCKS, START] {
+        let _ = fs::remove_file(folder.join(name)); // of a start that runs, or was interrupted
+    }
     fs::remove_file(folder.join(DESCRIPTION))?;
     fs::remove_dir(folder)
 }

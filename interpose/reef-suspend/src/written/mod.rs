@@ -12,4 +12,5 @@ mod file_hash;
 pub(crate) mod files;
 pub(crate) mod numbers;
 mod proc;
+pub(crate) mod start;
 pub(crate) mod tree;
