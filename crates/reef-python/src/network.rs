@@ -74,6 +74,16 @@ fn open(sizes: &mut [i64], declared: &DeclaredPort) {
     }
 }
 
+/// Returns whether an input is the one that a file declares, or a tensor of a sequence.
+fn is_of(declared: &DeclaredPort, name: &str) -> bool {
+    let is_number = |place: &str| place.parse::<usize>().is_ok();
+    match name.strip_prefix(&declared.name) {
+        Some("") => true,
+        Some(rest) => declared.is_sequence && rest.strip_prefix('.').is_some_and(is_number),
+        None => false,
+    }
+}
+
 #[pymethods]
 impl Network {
     #[getter]
@@ -86,13 +96,17 @@ impl Network {
         self.origin.declared.is_open()
     }
 
-    /// Names, shapes and element types of the inputs.
+    /// Names, shapes and element types of the inputs, in the file's order.
     fn inputs(&self) -> PyResult<Vec<PortInfo>> {
-        let mut infos = self.infos(&self.pool.get()?.inputs, &self.origin.declared.inputs);
+        let declared = &self.origin.declared.inputs;
+        let mut infos = self.infos(&self.pool.get()?.inputs, declared);
         for switch in &self.origin.switches {
             let sizes = vec![1; switch.dims.len()];
             let info = (switch.name.clone(), sizes, Element::Bool.to_string());
-            infos.insert(switch.place.min(infos.len()), info);
+            // A sequence before it is any number of inputs.
+            let next = declared.get(switch.place + 1..).unwrap_or_default();
+            let place = infos.iter().position(|info| next.iter().any(|port| is_of(port, &info.0)));
+            infos.insert(place.unwrap_or(infos.len()), info);
         }
         Ok(infos)
     }

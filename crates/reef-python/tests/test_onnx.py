@@ -337,8 +337,42 @@ def merged():
     return model.SerializeToString()
 
 
+def after_sequence():
+    """As `merged`, where the cache is a sequence of rows, which comes before the truth value."""
+    of = helper.make_node
+    row = helper.make_tensor_type_proto(TensorProto.FLOAT, [1, 2])
+    rows = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, 2])
+    graph = lambda name, node: helper.make_graph([node], name, [], [rows(node.output[0])])
+    both = graph("both", of("Concat", ["past_rows", "x"], ["with_past"], axis=0))
+    alone = graph("alone", of("Mul", ["x", "three"], ["without"]))
+    nodes = [
+        of("ConcatFromSequence", ["past"], ["past_rows"], axis=0),
+        of("If", ["use_cache"], ["present"], then_branch=both, else_branch=alone),
+    ]
+    inputs = [
+        helper.make_value_info("past", helper.make_sequence_type_proto(row)),
+        helper.make_tensor_value_info("use_cache", TensorProto.BOOL, [1]),
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 2]),
+    ]
+    stored = [numpy_helper.from_array(np.array([3], np.float32), "three")]
+    made = helper.make_graph(nodes, "after_sequence", inputs, [rows("present")], stored)
+    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    return model.SerializeToString()
+
+
 @unittest.skipIf(onnx is None, "onnx is not installed")
 class Switches(unittest.TestCase):
+    def test_truth_value_after_a_sequence_has_the_place_of_the_file(self):
+        first, second, x = (np.full((1, 2), value, np.float32) for value in (1, 2, 3))
+        with reef.open("cpu") as device, device.real_time() as rt:
+            net = device.load(after_sequence(), shape={"past": [2]})
+            names = [port.name for port in net.inputs]
+            self.assertEqual(names, ["past.0", "past.1", "use_cache", "x"])
+            made = rt.run(net, first, second, np.array([False]), x)
+            self.assertEqual(made.tolist(), [[9, 9]])
+            made = rt.run(net, first, second, np.array([True]), x)
+            self.assertEqual(made.tolist(), [[1, 1], [2, 2], [3, 3]])
+
     def test_truth_value_of_each_request_chooses_between_shapes(self):
         past = lambda rows: np.full((rows, 2), 10, np.float32)
         x, on, off = np.array([[1, 2], [3, 4]], np.float32), np.array([True]), np.array([False])
