@@ -1,6 +1,6 @@
 //! `reef serve` and `reef request` as people meet them.
 
-use crate::common::daemon::{Daemon, ask};
+use crate::common::daemon::{Daemon, ask, metrics};
 use crate::common::driver::library;
 use crate::common::{Folder, json, prints, reef, refuses, says, text};
 use crate::handmade::{file, node, value};
@@ -53,6 +53,74 @@ fn a_client_prints_the_latency_of_each_inference() {
     let pid = daemon.0.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     assert_eq!(daemon.0.wait().unwrap().code(), Some(0));
+}
+
+/// A text with one sign for each number.
+fn pattern(text: &str) -> String {
+    let mut made = String::new();
+    for c in text.chars() {
+        let is_of_number = c.is_ascii_digit() || c == '.';
+        if !is_of_number {
+            made.push(c);
+        } else if !made.ends_with('#') {
+            made.push('#');
+        }
+    }
+    made
+}
+
+/// The page shows a larger model of the same network.
+#[test]
+fn outputs_on_the_page_of_first_requests_are_those_of_today() {
+    let page = include_str!("../../../../docs/operate/first-requests.md");
+    let folder = Folder::new("first-requests");
+    let _daemon = Daemon::start(&folder);
+    let place = folder.path("");
+    let request = |class: &str| {
+        let line = ["request", "tiny", "--socket-dir", &place, "--class", class, "--requests", "2"];
+        pattern(says(&line).lines().last().expect("a summary"))
+    };
+    let summary = request("rt");
+    assert_eq!(request("be"), summary);
+    let body = |what: &str, body: &str| {
+        let said = ask(&folder, what, body);
+        said.split_once("\r\n\r\n").expect("a body").1.to_owned()
+    };
+    let mut description = json(&body("GET /v2/models/tiny", ""));
+    description["name"] = "resnet18".into();
+    description["inputs"][0]["shape"] = serde_json::json!([1, 3, 224, 224]);
+    let input = serde_json::json!({
+        "name": "input", "datatype": "FP32", "shape": [1, 3, 32, 32], "data": vec![0.5; 3072],
+    });
+    let infer = serde_json::json!({ "inputs": [input] }).to_string();
+    let answer = body("POST /v2/models/tiny/infer", &infer);
+    let mut found = (0, 0, 0);
+    for line in page.lines() {
+        if line.starts_with("{\"inputs\"") {
+            assert_eq!(json(line), description);
+            found.0 += 1;
+        } else if line.starts_with("{\"model_name\"") {
+            let (head, _) = line.split_once("\"data\":[").expect(line);
+            assert!(answer.starts_with(&head.replace("resnet18", "tiny")), "{line}");
+            found.1 += 1;
+        } else if line.contains(" inferences: p50 ") {
+            assert_eq!(pattern(line), summary);
+            found.2 += 1;
+        }
+    }
+    assert_eq!(found, (1, 1, 2));
+    let counters = page.lines().filter(|line| line.starts_with("reef_"));
+    let counters: Vec<_> = counters.map(|line| pattern(line).replace("resnet#", "tiny")).collect();
+    assert!(!counters.is_empty());
+    let begin = Instant::now();
+    loop {
+        let now = pattern(&metrics(&folder));
+        if counters.iter().all(|counter| now.lines().any(|line| line == counter)) {
+            return;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(60), "{counters:?} in {now}");
+        std::thread::sleep(Duration::from_millis(5)); // sleep: poll of a condition
+    }
 }
 
 #[test]
