@@ -37,7 +37,7 @@ use commands::{bench, simulate};
 use commands::{check, ctl, doctor, exec, k8s, request, serve, suspend, top};
 use commands::{completions, demo, devices, man, model, restore, run};
 use report::output::is_unread;
-use report::usage::{is_input, said};
+use report::usage::{describe, is_input};
 use std::process::ExitCode;
 
 /// Exit codes, for scripts.
@@ -131,7 +131,7 @@ fn run_command() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if is_unread(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            note!("reef: {}", said(&error));
+            note!("reef: {}", describe(&error));
             ExitCode::from(if is_input(&error) { 2 } else { 1 })
         }
     }

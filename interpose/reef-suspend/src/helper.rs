@@ -112,8 +112,8 @@ pub enum Op {
     },
 }
 
-/// Folder for a process as it is, off the GPU, with its descendants. It goes on, and stays suspended
-/// if it was. Its parent starts it from there.
+/// Folder for a process as it is, off the GPU, with its descendants. It goes on, and stays
+/// suspended if it was. Its parent starts it from there.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AdoptedFolder {
     /// The folder, which must not exist.

@@ -17,7 +17,7 @@ impl std::error::Error for Usage {}
 
 /// Returns an error with its causes. A reader of networks names the key of a description, which is
 /// the command's option.
-pub(crate) fn said(error: &anyhow::Error) -> String {
+pub(crate) fn describe(error: &anyhow::Error) -> String {
     let text = format!("{error:#}");
     if error.chain().any(|cause| cause.is::<models::Error>()) {
         text.replace("`loop_bound`", "`--loop-bound`")

@@ -709,7 +709,7 @@ fn with_number(pid: u32) -> Child {
 }
 
 /// A `criu` that stops a process and writes an image with the socket that stays. It starts nothing.
-/// Where there is a pipe `hang`, a start writes its number to `started`, and does not end.
+/// If there is a pipe `hang`, a start writes its number to `started`, and does not end.
 const REFUSING: &str = r#"#!/bin/sh
 [ "$1" = --version ] && { echo "Version: 4.2"; exit; }
 action=$1

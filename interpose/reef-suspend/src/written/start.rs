@@ -90,7 +90,7 @@ impl StartRecord {
         }
         let mut ended = Vec::new();
         loop {
-            let mut found = left(images, [socket, pipe]);
+            let mut found = find_left(images, [socket, pipe]);
             found.retain(|process| !ended.contains(&process.pid));
             if found.is_empty() {
                 return Ok(ended);
@@ -115,7 +115,7 @@ pub(crate) fn end_interrupted(folder: &Path) -> Vec<u32> {
 }
 
 /// Processes of a start from `images` with these streams, and their descendants.
-fn left(images: &OsStr, streams: [&OsStr; 2]) -> Vec<Process> {
+fn find_left(images: &OsStr, streams: [&OsStr; 2]) -> Vec<Process> {
     let pids = entries("/proc").filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let is_its = |pid: &u32| is_restoring(*pid, images) || has_open(*pid, streams);
     let roots: Vec<u32> = pids.filter(is_its).collect();
