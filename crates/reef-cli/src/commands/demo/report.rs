@@ -23,6 +23,12 @@ pub(crate) const RIVAL: &str = "stream-priority";
 pub(crate) const LEVEL: &str = "level ";
 /// REEF next to networks.
 const REEF: &str = "reef";
+/// Columns of the table of starts next to long blocks.
+const START_COLUMNS: [&str; 6] =
+    ["scheduler", "start p50 µs", "p90 µs", "max µs", "BE kept", "requests"];
+/// Columns of the table of requests next to networks.
+const SCHEDULER_COLUMNS: [&str; 6] =
+    ["scheduler", "RT p50 ms", "÷ alone", "RT p99 ms", "÷ alone", "BE kept"];
 /// Times of blocks, as parts of the one that they are made for, that are as good as that one.
 const SAME_BLOCK: std::ops::RangeInclusive<f64> = 0.8..=1.25;
 /// Median of requests alone by the smallest one next to other work, above which the machine was
@@ -87,8 +93,7 @@ impl<D: Operators> Results<'_, D> {
 
     /// Start of requests next to long blocks, and best-effort work that is kept.
     pub(crate) fn starts_table(&self) -> Table {
-        let mut table =
-            table(&["scheduler", "start p50 µs", "p90 µs", "max µs", "BE kept", "requests"]);
+        let mut table = table(&START_COLUMNS);
         for start in self.starts {
             let delays = &start.requests.start;
             let is_measured = !delays.is_empty();
@@ -110,8 +115,7 @@ impl<D: Operators> Results<'_, D> {
     pub(crate) fn schedulers(&self) -> Table {
         let alone = &self.named(RT_ALONE).requests.latency;
         let is_padded = self.outcomes.iter().any(|(_, outcome)| outcome.stats.padded_launches > 0);
-        let mut header =
-            vec!["scheduler", "RT p50 ms", "÷ alone", "RT p99 ms", "÷ alone", "BE kept"];
+        let mut header = SCHEDULER_COLUMNS.to_vec();
         header.extend(is_padded.then_some("padded"));
         let mut table = table(&header);
         for (name, outcome) in self.outcomes {
@@ -289,6 +293,23 @@ mod tests {
     fn times_in_words_have_two_or_three_digits() {
         let said = [9.4, 32.4, 999.0, 3672.0, 10_994.0].map(brief);
         assert_eq!(said, ["9 µs", "32 µs", "999 µs", "3.7 ms", "11 ms"]);
+    }
+
+    /// README.md leaves the last column of the first table out.
+    #[test]
+    fn tables_of_the_documents_have_the_columns_of_the_demo() {
+        let [starts, schedulers] = [START_COLUMNS.to_vec(), SCHEDULER_COLUMNS.to_vec()];
+        let cells = |line: &'static str| -> Vec<&'static str> {
+            line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()
+        };
+        let heads = |page: &'static str| -> Vec<Vec<&'static str>> {
+            page.lines().filter(|line| line.starts_with(" scheduler ")).map(cells).collect()
+        };
+        let found = heads(include_str!("../../../../../docs/start/demo.md"));
+        let tables = [starts.clone(), schedulers.clone()];
+        assert_eq!(found, [&tables[..], &tables[..]].concat());
+        let found = heads(include_str!("../../../../../README.md"));
+        assert_eq!(found, [starts[..5].to_vec(), schedulers]);
     }
 
     #[test]
