@@ -6,6 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Orderin
 /// Number of iterations that are kept.
 pub const MAX_ITERATIONS: usize = 60;
 
+/// Bit of a kind in a page: the length is in units of 1,024 ns. No iteration has so many launches.
+const IS_LONG: u32 = 1 << 30;
+const LONG_SHIFT: u32 = 10;
+
 /// One iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Iteration {
@@ -31,7 +35,7 @@ impl Iteration {
 pub struct Iterations {
     /// Number of iterations.
     count: AtomicU64,
-    /// Each with its end, and its length of 32 bits below its kind.
+    /// Each with its end, and its length of 32 bits below its kind, which says in which unit.
     last: [[AtomicU64; 2]; MAX_ITERATIONS],
 }
 
@@ -43,13 +47,13 @@ impl Default for Iterations {
 }
 
 impl Iterations {
-    /// Adds an iteration. A length of more than 4.2 s is cut.
+    /// Adds an iteration. A length of more than 4.2 s is exact to a microsecond, and one of more than
+    /// 73 minutes is cut.
     pub fn add(&self, iteration: Iteration) {
         let at = self.count.load(Relaxed);
         if let Some([end, rest]) = self.last.get(at as usize % MAX_ITERATIONS) {
-            let length = iteration.length.min(u32::MAX.into());
             end.store(iteration.end, Relaxed);
-            rest.store(length | u64::from(iteration.kind) << 32, Relaxed);
+            rest.store(pack(&iteration), Relaxed);
         }
         // Two threads at the same moment may lose an iteration.
         self.count.store(at.wrapping_add(1), Release);
@@ -71,11 +75,30 @@ impl Iterations {
             let place = self.last.get(count.wrapping_sub(back) as usize % MAX_ITERATIONS);
             to.extend(place.map(|[end, rest]| {
                 let (end, rest) = (end.load(Relaxed), rest.load(Relaxed));
-                Iteration { end, length: rest & u64::from(u32::MAX), kind: (rest >> 32) as u32 }
+                unpack(end, rest)
             }));
         }
         count
     }
+}
+
+/// Returns the length and the kind of an iteration as a word.
+fn pack(iteration: &Iteration) -> u64 {
+    let kind = iteration.kind & !IS_LONG;
+    match u32::try_from(iteration.length) {
+        Ok(length) => u64::from(length) | u64::from(kind) << 32,
+        Err(_) => {
+            let length = (iteration.length >> LONG_SHIFT).min(u32::MAX.into());
+            length | u64::from(kind | IS_LONG) << 32
+        }
+    }
+}
+
+/// Returns the iteration with this end and this word.
+fn unpack(end: u64, word: u64) -> Iteration {
+    let (length, kind) = (word & u64::from(u32::MAX), (word >> 32) as u32);
+    let length = if kind & IS_LONG == 0 { length } else { length << LONG_SHIFT };
+    Iteration { end, length, kind: kind & !IS_LONG }
 }
 
 #[cfg(test)]
@@ -98,6 +121,21 @@ mod tests {
         read.clear();
         assert_eq!(iterations.read(200, &mut read), 200);
         assert!(read.is_empty());
+    }
+
+    #[test]
+    fn long_iterations_have_their_length_and_kind() {
+        let iterations = Iterations::default();
+        let lengths = [1 << 31, (1 << 32) - 1, 1 << 32, 5_000_000_000, 600_000_000_000, u64::MAX];
+        for (length, kind) in lengths.into_iter().zip([3, 3, 3, 3, 3, 3 | 1 << 31]) {
+            let (end, mut read) = (u64::MAX, Vec::new());
+            let seen = iterations.count();
+            iterations.add(Iteration { end, length, kind });
+            iterations.read(seen, &mut read);
+            let most = length.min(4_398_000_000_000);
+            assert!(read[0].length <= length && read[0].length + 1024 > most, "{read:?}: {length}");
+            assert_eq!((read.len(), read[0].kind), (1, kind));
+        }
     }
 
     #[test]
