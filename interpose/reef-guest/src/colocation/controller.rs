@@ -39,6 +39,10 @@ const MAX_SILENCE: u64 = 20_000_000;
 /// Least and greatest length of a measurement, in nanoseconds.
 const MIN_ALONE: u64 = 8_000_000;
 const MAX_ALONE: u64 = 500_000_000;
+/// Greatest length of one of a program with long iterations: as long as these many of its last one,
+/// because the measurement begins in the middle of an iteration. And the most for any program.
+const LONG_ITERATIONS: u64 = 3;
+const MAX_LONG_ALONE: u64 = 60_000_000_000;
 /// Time after which the device has ended what passed before, in nanoseconds: for an iteration that
 /// follows another one of the measurement, and for the first one.
 const QUIET_SOON: u64 = 1_000_000;
@@ -188,6 +192,8 @@ pub struct Controller {
     known: usize,
     /// Time of the measurement that lasts in which an iteration ran, as far as these have ended.
     worked: u64,
+    /// Length of the last iteration. Zero: none has ended since a measurement that had none.
+    last_length: u64,
     /// Measurements for which peers were held for longer than [`MAX_SILENCE`].
     long_silences: u64,
     /// Place in the sequence that spreads measurements, from 0 to 1.
@@ -247,6 +253,7 @@ impl Controller {
             begun: 0,
             known: 0,
             worked: 0,
+            last_length: 0,
             long_silences: 0,
             spread: 0.0,
             shown: Vec::new(),
@@ -329,6 +336,8 @@ impl Controller {
         std::mem::swap(&mut self.alone, &mut before.alone);
         (self.known, self.is_in_doubt) = (before.known, before.is_in_doubt);
         self.long_silences = before.long_silences;
+        // Or each set that has begun makes iterations late, and they begin again and again.
+        self.since_wide = self.since_wide.min(before.since_wide);
         if self.trial.take().is_some() {
             // Or sets that take turns would be in a trial all the time, and end none.
             self.next_trial = now.saturating_add(MIN_BETWEEN);
@@ -352,7 +361,7 @@ impl Controller {
         let state = self.state;
         match state {
             State::Alone(since) => self.end_alone(since, now),
-            State::Colocated(_) => self.end_colocation(now, work),
+            State::Colocated(_) => self.end_colocation(now, work, !iterations.is_empty()),
             State::Pause(until) if now >= until || self.does_less(now, work) => self.resume(now),
             State::Pause(_) => {}
         }
@@ -378,6 +387,7 @@ impl Controller {
 
     fn note_iteration(&mut self, iteration: &Iteration, most: f64) {
         let (begin, length) = (iteration.begin(), iteration.length as f64);
+        self.last_length = iteration.length;
         match self.state {
             // Iterations that began before belong to the state before.
             State::Alone(since) if begin >= since => self.note_alone(iteration, begin - since),
@@ -425,8 +435,12 @@ impl Controller {
     /// Ends a measurement alone if it has an iteration, or lasts for too long.
     fn end_alone(&mut self, since: u64, now: u64) {
         let length = now.saturating_sub(since);
-        if !(self.measured > 0 && length >= MIN_ALONE || length >= MAX_ALONE) {
+        let most = self.last_length.saturating_mul(LONG_ITERATIONS).min(MAX_LONG_ALONE);
+        if !(self.measured > 0 && length >= MIN_ALONE || length >= most.max(MAX_ALONE)) {
             return;
+        }
+        if self.measured == 0 {
+            self.last_length = 0; // it may have no iterations any more
         }
         let check = self.check.take();
         if check.is_none() {
@@ -515,8 +529,9 @@ impl Controller {
     }
 
     /// Measures growth, and ends this state if it is time to, if the least part is too much, or if
-    /// windows don't pay. Lets all pass, or no longer. Begins a check of late iterations.
-    fn end_colocation(&mut self, now: u64, work: u64) {
+    /// windows don't pay. Lets all pass, or no longer. Begins a check of late iterations. A trial
+    /// is one of a program that has worked.
+    fn end_colocation(&mut self, now: u64, work: u64, has_worked: bool) {
         if self.shown.len() >= SHOWN_ITERATIONS {
             self.growth = quantile(&mut self.shown, 0.99).unwrap_or(1.0);
             self.shown.clear();
@@ -534,9 +549,9 @@ impl Controller {
             self.begin_pause(now.saturating_add(self.dear_pause), PROBE);
             self.dear_pause = (self.dear_pause * 2).min(MAX_DEAR_PAUSE);
         } else if let Some(trial) = &mut self.trial {
-            let outcome = trial.note(now, work);
+            let outcome = trial.note(now, work, has_worked);
             outcome.into_iter().for_each(|outcome| self.end_trial(outcome, now, work));
-        } else if self.is_trial_due(now) {
+        } else if has_worked && self.is_trial_due(now) {
             self.trial = Some(Trial::new(now, work));
         } else if self.is_wide_due(now) {
             self.widen();

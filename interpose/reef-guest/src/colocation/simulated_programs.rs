@@ -626,6 +626,57 @@ fn long_iterations_are_measured_rarely_and_counted() {
     assert_eq!(controller.long_silences(), 0, "iterations of 0.9 ms");
 }
 
+/// Measurements last as long as such iterations do.
+#[test]
+fn iterations_of_seconds_are_measured_too() {
+    for base in [1e9, 5e9] {
+        let mut simulation = Simulation::new(3, base, 0.02);
+        let mut controller = Controller::new(slo(1.1), simulation.now);
+        simulation.drive(&mut controller, 80e-9 * base, 1.0);
+        let (_, part) = simulation.drive(&mut controller, 200e-9 * base, 1.0);
+        assert!(part > 0.8, "{part} next to iterations of {base} ns");
+    }
+}
+
+/// A program that stops for two minutes, in which best-effort work runs without windows: a trial
+/// then would say that it does no more with them.
+#[test]
+fn windows_stay_while_the_program_stops() {
+    for seed in 0..8 {
+        let mut simulation = Simulation::new(7919 * seed + 3, 2e6, 0.5);
+        let mut controller = Controller::new(slo(1.1), simulation.now);
+        simulation.drive(&mut controller, 12.0, 1.0);
+        let (_, before) = simulation.drive(&mut controller, 2.0, 1.0);
+        for _ in 0..120 {
+            (simulation.now, simulation.work) =
+                (simulation.now + 1_000_000_000, simulation.work + 1e9);
+            controller.note(&[], simulation.now, 0, simulation.work as u64);
+        }
+        let (_, after) = simulation.drive(&mut controller, 1.0, 1.0);
+        assert!(after > 0.7 * before, "{before}, then {after} of seed {seed}");
+    }
+}
+
+/// Best-effort programs that each run for a second, one after the other. Each one begins without
+/// windows of its own, and must not make iterations late to find that all is too much.
+#[test]
+fn peers_that_end_soon_do_not_cost_the_target() {
+    for seed in 0..8 {
+        let mut simulation = Simulation::new(7919 * seed + 3, 2e7, 0.5);
+        let mut alone: Vec<f64> = (0..2000).map(|_| simulation.iteration(0.0).1).collect();
+        let limit = 1.1 * quantile(&mut alone, 0.99).unwrap();
+        let mut pairs = Pairs::new(slo(1.1), simulation.now);
+        let (mut late, mut count) = (0, 0);
+        for peer in 1..=40 {
+            pairs.turn_to(vec![peer], |name| name == peer, simulation.now);
+            let (growths, _) = simulation.drive(pairs.current_mut(), 1.0, 1.0);
+            late += growths.iter().filter(|growth| **growth > limit).count();
+            count += growths.len();
+        }
+        assert!(late * 50 < count, "{late} of {count} iterations are late, seed {seed}");
+    }
+}
+
 /// Windows make the program slower and give nothing: changes of the device's program take their
 /// time. What runs while the program is idle does not become less.
 #[test]

@@ -16,7 +16,7 @@ pub(crate) enum Outcome {
     Pays,
     /// They do no more than without, which is this amount a nanosecond.
     PaysNot(f64),
-    /// They did nothing at all.
+    /// They did nothing at all, or the real-time program had no iteration.
     Nothing,
 }
 
@@ -27,6 +27,8 @@ pub(crate) struct Trial {
     /// Begin of the slot, and the work that had been done then.
     begin: u64,
     work: u64,
+    /// The real-time program has had an iteration.
+    has_worked: bool,
     /// Rates of the slots that have ended: without windows and with them.
     rates: [Vec<f64>; 2],
 }
@@ -34,7 +36,7 @@ pub(crate) struct Trial {
 impl Trial {
     /// Begins a trial at this time, in nanoseconds, when this much work has been done, in any unit.
     pub(crate) fn new(now: u64, work: u64) -> Self {
-        Self { begin: now, work, rates: [Vec::new(), Vec::new()] }
+        Self { begin: now, work, has_worked: false, rates: [Vec::new(), Vec::new()] }
     }
 
     /// Returns whether windows open in this slot.
@@ -43,8 +45,10 @@ impl Trial {
         matches!(slot % 4, 0 | 3)
     }
 
-    /// Notes the time, and the work that has been done. Returns the result of the last slot's end.
-    pub(crate) fn note(&mut self, now: u64, work: u64) -> Option<Outcome> {
+    /// Notes the time, the work that has been done, and whether the real-time program has had an
+    /// iteration. Returns the result of the last slot's end.
+    pub(crate) fn note(&mut self, now: u64, work: u64, has_worked: bool) -> Option<Outcome> {
+        self.has_worked |= has_worked;
         let time = now.saturating_sub(self.begin);
         if time < SLOT {
             return None;
@@ -66,7 +70,7 @@ impl Trial {
     fn outcome(&self) -> Outcome {
         let [(without, one), (with, other)] =
             [0, 1].map(|sort| mean_and_variance(&self.rates[sort]));
-        if with + without == 0.0 {
+        if with + without == 0.0 || !self.has_worked {
             return Outcome::Nothing;
         }
         let uncertain = ((one + other) / SLOTS as f64).sqrt();
@@ -94,7 +98,7 @@ mod tests {
         loop {
             now += 1_000_000;
             work += rate(now, trial.has_windows());
-            if let Some(outcome) = trial.note(now, work) {
+            if let Some(outcome) = trial.note(now, work, true) {
                 return outcome;
             }
         }
@@ -118,7 +122,7 @@ mod tests {
             now += 1_000_000;
             work += if trial.has_windows() { 100 } else { 10 };
             closed += u32::from(!trial.has_windows());
-            if let Some(outcome) = trial.note(now, work) {
+            if let Some(outcome) = trial.note(now, work, true) {
                 break outcome;
             }
         };
