@@ -288,6 +288,16 @@ impl Controller {
         }
     }
 
+    /// Creates a controller next to other best-effort programs, of which nothing is known. If all
+    /// passed lately and was too much, it begins with no more than passes here.
+    pub(crate) fn next_to_others(&self, target: Slo, now: u64) -> Self {
+        let mut other = Self::new(target, now);
+        if self.since_wide < WIDE_INTERVAL {
+            other.balances = Balances::after_late(self.part().clamp(MIN_PART, PROBE));
+        }
+        other
+    }
+
     /// Returns the part of the time that passes now, in parts per million.
     pub fn duty(&self) -> u32 {
         match self.state {

@@ -68,7 +68,7 @@ impl Pairs {
         }
         let next = match known {
             Some(at) => self.earlier.remove(at).1,
-            None => Controller::new(self.target, now),
+            None => self.current.next_to_others(self.target, now),
         };
         let mut before = std::mem::replace(&mut self.current, next);
         self.current.follow(&mut before, now);
