@@ -25,6 +25,7 @@ is slow for a while meets all of them. Prints a line for each run:
                    which both begin
     host us        99th percentile of what a fixed piece of work of the host took meanwhile, with
                    its wake-up (host.py)
+    max x          the longest step as a multiple of the 99th percentile alone: it shows rare long stops
     met            windows of 2 s and 1,000 steps that meet the target, of all (1.10 if none is set)
 At the end of a line stands what REEF itself has measured, as growth@part for each second. With
 repetitions the last table has the median, the least and the greatest of each, and for programs
@@ -339,9 +340,9 @@ class Energy:
         return used.value / 1e3
 
 
-COLUMNS = ["p50 ms", "p99 ms", "p50 x", "p99 x", "p999 x", "plain x", "kept %", "still ms", "watts", "1st s x", "host us"]
-FORMATS = ["8.3f", "8.3f", "7.3f", "7.3f", "7.3f", "7.3f", "7.1f", "8.1f", "6.0f", "7.3f", "8.0f"]
-REPEATED = [3, 4, 6, 7, 8, 9, 10]  # columns of the table of repetitions
+COLUMNS = ["p50 ms", "p99 ms", "p50 x", "p99 x", "p999 x", "plain x", "kept %", "still ms", "watts", "1st s x", "host us", "max x"]
+FORMATS = ["8.3f", "8.3f", "7.3f", "7.3f", "7.3f", "7.3f", "7.1f", "8.1f", "6.0f", "7.3f", "8.0f", "7.3f"]
+REPEATED = [3, 4, 6, 7, 8, 9, 10, 11]  # columns of the table of repetitions
 
 
 def line(pair, way, cells, rest):
@@ -368,6 +369,7 @@ class Table:
         values = [rt["p50"], rt["p99"], rt["p50"] / alone["p50"], rt["p99"] / alone["p99"], rt["p999"] / alone["p99"]]
         values += [rt["p99"] / plain["p99"] if plain else nan, both.kept() if both else nan]
         values += [both.standstill() if both else nan, watts, both.begin() if both else nan, host.p99()]
+        values.append(rt["max"] / alone["p99"])
         met = "{}/{}".format(*both.met(target)) if both else "-"
         growth = " ".join(f"{one['rt'].get('growth_ratio', nan):.2f}@{one['rt'].get('colocation_ratio', nan):.3f}" for one in samples)
         line(pair, way.text, [format(*one) for one in zip(values, FORMATS)], f"{met:>6}  {growth}")

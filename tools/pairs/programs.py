@@ -203,6 +203,23 @@ def torch_whisper(torch):
     return step
 
 
+def torch_wav2vec(torch):
+    """A speech model like wav2vec 2.0's base: seven convolutions over 5 s of sound, and 12 layers over 249 frames."""
+    nn = torch.nn
+    sizes = [(1, 10, 5)] + [(512, 3, 2)] * 4 + [(512, 2, 2)] * 2
+    front = [one for into, size, stride in sizes for one in (nn.Conv1d(into, 512, size, stride), nn.GELU())]
+    layer = nn.TransformerEncoderLayer(768, 12, 3072, activation="gelu", batch_first=True)
+    front, widen = nn.Sequential(*front).cuda().half().eval(), nn.Linear(512, 768).cuda().half().eval()
+    body = nn.TransformerEncoder(layer, 12).cuda().half().eval()
+    x = torch.randn(1, 1, 80_000, device="cuda", dtype=torch.half)
+
+    def step():
+        with torch.no_grad():
+            return body(widen(front(x).transpose(1, 2)))[0, 0, 0].item()
+
+    return step
+
+
 def torch_unet(torch):
     """A small diffusion U-Net on 64 x 64 latents, batch 2, one denoising step."""
     nn = torch.nn

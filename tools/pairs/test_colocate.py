@@ -99,6 +99,18 @@ class Hosts(unittest.TestCase):
         self.assertEqual(probe.samples(), [], "a probe that has ended")
 
 
+class Tables(unittest.TestCase):
+    def test_row_has_each_column_and_the_longest_step(self):
+        ends = [at / 1000 for at in range(100)]
+        result = dict(p50=1.0, p99=1.5, p999=2.0, max=9.0, per_s=1000.0, marks=ends, ends=ends)
+        table = colocate.Table(None, False)
+        with contextlib.redirect_stdout(io.StringIO()):
+            table.add("llm+train", Way("mps"), result, result, result)
+        values = table.rows[0]["values"]
+        self.assertEqual([len(values), len(colocate.FORMATS)], [len(colocate.COLUMNS)] * 2)
+        self.assertAlmostEqual(values[colocate.COLUMNS.index("max x")], 6.0)
+
+
 class Daemons(unittest.TestCase):
     def test_mps_that_does_not_end_in_time_costs_no_results(self):
         def late(env):
