@@ -47,13 +47,16 @@ const MAX_LONG_ALONE: u64 = 60_000_000_000;
 /// follows another one of the measurement, and for the first one.
 const QUIET_SOON: u64 = 1_000_000;
 const QUIET_SURELY: u64 = 5_000_000;
-/// Times of colocation for each time of measurement: while the latency alone is unknown or in
-/// doubt, while there are fewer than [`MANY_ITERATIONS`], later, and while all passes and there are
-/// at least [`SOME_ITERATIONS`]. After a check by which the host is slow, iterations do not count
-/// for the first one of these.
+/// Times of colocation for each time of measurement: while the latency alone, or that of the present
+/// iterations, is unknown or in doubt, while there are fewer than [`MANY_ITERATIONS`], later, and
+/// while all passes and there are at least [`SOME_ITERATIONS`]. After a check by which the host is
+/// slow, iterations do not count for the first one of these.
 const INTERVALS: [f64; 4] = [3.0, 15.0, 47.0, 95.0];
 const MANY_ITERATIONS: usize = 400;
 const SOME_ITERATIONS: usize = 100;
+/// Measurements in haste that iterations of an unknown kind in sequence may cause, until others have
+/// come in between: some programs have iterations of which each is of another kind.
+const MAX_HASTY: u32 = 32;
 /// Part by which such an interval is shorter or longer, so that iterations of all kinds are met.
 const SPREAD: f64 = 0.5;
 /// Step of the sequence that spreads them: its multiples modulo one are even, in any number.
@@ -194,6 +197,10 @@ pub struct Controller {
     worked: u64,
     /// Length of the last iteration. Zero: none has ended since a measurement that had none.
     last_length: u64,
+    /// Iterations in sequence whose latency alone isn't known, and measurements in haste that they
+    /// may still cause.
+    unknown: u32,
+    hasty: u32,
     /// Measurements for which peers were held for longer than [`MAX_SILENCE`].
     long_silences: u64,
     /// Place in the sequence that spreads measurements, from 0 to 1.
@@ -254,6 +261,8 @@ impl Controller {
             known: 0,
             worked: 0,
             last_length: 0,
+            unknown: 0,
+            hasty: MAX_HASTY,
             long_silences: 0,
             spread: 0.0,
             shown: Vec::new(),
@@ -404,14 +413,25 @@ impl Controller {
             State::Colocated(since) if begin >= since && self.has_windows() => {
                 let wide = (self.wide_target, 1.0);
                 let (ratio, most) = if self.is_wide { wide } else { (self.target, most) };
-                let verdict = self.alone.verdict(iteration.kind.into(), length, ratio);
-                verdict.into_iter().for_each(|verdict| self.adapt(iteration.kind, verdict, most));
+                match self.alone.verdict(iteration.kind.into(), length, ratio) {
+                    Some(verdict) => self.adapt(iteration.kind, verdict, most),
+                    None => self.note_unknown(iteration.end),
+                }
             }
             _ => {}
         }
         if let State::Alone(since) = self.state {
             let work = iteration.end.saturating_sub(begin.max(since));
             self.worked = self.worked.saturating_add(work);
+        }
+    }
+
+    /// Notes an iteration that has ended and whose latency alone isn't known. If there are two in
+    /// sequence, the next measurement begins at once: nothing says what passes costs these.
+    fn note_unknown(&mut self, end: u64) {
+        self.unknown = self.unknown.saturating_add(1);
+        if self.unknown == 2 && self.hasty > 0 {
+            self.next_alone = self.next_alone.min(end);
         }
     }
 
@@ -486,8 +506,10 @@ impl Controller {
     /// Returns the time of colocation before the next measurement, as a multiple of the last one's.
     fn interval(&mut self) -> f64 {
         self.spread = (self.spread + GOLDEN).fract();
+        let is_hasty = self.unknown > 1 && self.hasty > 0;
+        self.hasty = if is_hasty { self.hasty - 1 } else { (self.hasty + 1).min(MAX_HASTY) };
         let mean = match self.known {
-            _ if self.is_in_doubt || self.alone.is_odd() => INTERVALS[0],
+            _ if self.is_in_doubt || self.alone.is_odd() || is_hasty => INTERVALS[0],
             known if self.is_wide && known >= SOME_ITERATIONS => INTERVALS[3],
             known => INTERVALS[1 + usize::from(known >= MANY_ITERATIONS)],
         };
@@ -511,6 +533,7 @@ impl Controller {
     /// Sets the part by one iteration. It is at most `most`, or as it was.
     fn adapt(&mut self, kind: u32, verdict: Verdict, most: f64) {
         self.shown.push(verdict.relative);
+        self.unknown = 0;
         let part = self.part();
         self.tried += 1;
         if self.tried.is_multiple_of(RISE_ITERATIONS) {

@@ -626,6 +626,32 @@ fn long_iterations_are_measured_rarely_and_counted() {
     assert_eq!(controller.long_silences(), 0, "iterations of 0.9 ms");
 }
 
+/// A program next to which all passes goes on with another model, which all that passes makes more
+/// than twice as slow. Its iterations have another number of launches.
+#[test]
+fn iterations_of_a_new_kind_are_measured_soon() {
+    for (base, seed) in
+        [1e6, 2e6, 4e6].into_iter().flat_map(|base| (0..4).map(move |at| (base, at)))
+    {
+        let mut simulation = Simulation::new(7919 * seed + 3, base, 0.02);
+        let mut controller = Controller::new(slo(1.1), simulation.now);
+        simulation.drive(&mut controller, 8.0, 1.0);
+        simulation.slope = 1.3;
+        let (until, mut late, mut count) = (simulation.now + 3_000_000_000, 0, 0);
+        while simulation.now < until {
+            let duty = controller.duty();
+            let (iteration, growth) = simulation.iteration(f64::from(duty) / 1e6);
+            let iteration = Iteration { kind: 11, ..iteration };
+            controller.note(&[iteration], simulation.now, duty, simulation.work as u64);
+            (late, count) = (late + u32::from(growth > 1.15), count + 1);
+        }
+        assert!(
+            late * 5 < count,
+            "{late} of {count} iterations of {base} ns are late, seed {seed}"
+        );
+    }
+}
+
 /// Measurements last as long as such iterations do.
 #[test]
 fn iterations_of_seconds_are_measured_too() {
