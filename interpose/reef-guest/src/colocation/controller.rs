@@ -47,15 +47,15 @@ const MAX_LONG_ALONE: u64 = 60_000_000_000;
 /// follows another one of the measurement, and for the first one.
 const QUIET_SOON: u64 = 1_000_000;
 const QUIET_SURELY: u64 = 5_000_000;
-/// Times of colocation for each time of measurement: while the latency alone, or that of the present
-/// iterations, is unknown or in doubt, while there are fewer than [`MANY_ITERATIONS`], later, and
-/// while all passes and there are at least [`SOME_ITERATIONS`]. After a check by which the host is
-/// slow, iterations do not count for the first one of these.
+/// Times of colocation for each time of measurement: while the latency alone, or that of the
+/// present iterations, is unknown or in doubt, while there are fewer than [`MANY_ITERATIONS`],
+/// later, and while all passes and there are at least [`SOME_ITERATIONS`]. After a check by which
+/// the host is slow, iterations do not count for the first one of these.
 const INTERVALS: [f64; 4] = [3.0, 15.0, 47.0, 95.0];
 const MANY_ITERATIONS: usize = 400;
 const SOME_ITERATIONS: usize = 100;
-/// Measurements in haste that iterations of an unknown kind in sequence may cause, until others have
-/// come in between: some programs have iterations of which each is of another kind.
+/// Measurements in haste that iterations of an unknown kind in sequence may cause, until others
+/// have come in between: some programs have iterations of which each is of another kind.
 const MAX_HASTY: u32 = 32;
 /// Part by which such an interval is shorter or longer, so that iterations of all kinds are met.
 const SPREAD: f64 = 0.5;

@@ -47,8 +47,8 @@ impl Default for Iterations {
 }
 
 impl Iterations {
-    /// Adds an iteration. A length of more than 4.2 s is exact to a microsecond, and one of more than
-    /// 73 minutes is cut.
+    /// Adds an iteration. A length of more than 4.2 s is exact to a microsecond, and one of more
+    /// than 73 minutes is cut.
     pub fn add(&self, iteration: Iteration) {
         let at = self.count.load(Relaxed);
         if let Some([end, rest]) = self.last.get(at as usize % MAX_ITERATIONS) {
