@@ -30,9 +30,12 @@ const HYSTERESIS: Duration = Duration::from_micros(200);
 /// Time for which it is idle in a phase, in which its next launch is on its way: between two tokens
 /// of a text, an engine chooses and sends one.
 const PHASE_HYSTERESIS: Duration = Duration::from_millis(20);
-/// Maximum time for which a gate is closed before it opens for a starvation relief: its holder may
-/// wait for this guest.
-const MAX_CLOSED: Duration = Duration::from_millis(900);
+/// Time for which a gate is closed, at least, before it opens for a starvation relief: its holder
+/// may wait for this guest.
+const MIN_CLOSED: Duration = Duration::from_millis(800);
+/// Reliefs begin at multiples of this time, in nanoseconds. So all guests of a holder have theirs at
+/// the same times, every 0.9 s: next to 40 of them a gate would be open for a sixth of the time.
+const RELIEF_GRID: u64 = 100_000_000;
 /// Duration of a starvation relief: 0.4 % of the time.
 const STARVATION_RELIEF: Duration = Duration::from_millis(4);
 /// Time for which a best-effort guest without progress counts as busy: its streams may have ended
@@ -135,24 +138,37 @@ impl Watchdog {
         let holders = &self.device.page.holders;
         if !holders.is_held() || self.device.phase.is_active() {
             self.closed = None; // or open, as long as the phase lasts
-        } else if self.closed.get_or_insert_with(Instant::now).elapsed() >= MAX_CLOSED {
-            self.device.page.counts.starvation_reliefs.fetch_add(1, Relaxed);
-            holders.override_all();
-            std::thread::sleep(STARVATION_RELIEF);
-            if self.device.is_orphaned.load(Relaxed) {
-                self.device.page.clear(Time::now());
-            }
-            self.device.phase.unless_active(|| holders.end_override());
-            self.closed = None;
+            return self.rest(TICK_INTERVAL);
         }
-        self.rest();
+        let closed = self.closed.get_or_insert_with(Instant::now).elapsed();
+        if let Some(time) = until_relief(closed, Time::now().0) {
+            self.rest(time);
+            self.relieve();
+        }
+        self.rest(TICK_INTERVAL);
     }
 
-    /// Sleeps for a tick. Polls the work of a guest whose time is limited in the meantime.
-    fn rest(&mut self) {
-        let Some(meter) = &self.device.meter else { return std::thread::sleep(TICK_INTERVAL) };
+    /// Opens the gate for a starvation relief, if it is still closed.
+    fn relieve(&mut self) {
+        let holders = &self.device.page.holders;
+        self.closed = None;
+        if !holders.is_held() || self.device.phase.is_active() {
+            return;
+        }
+        self.device.page.counts.starvation_reliefs.fetch_add(1, Relaxed);
+        holders.override_all();
+        std::thread::sleep(STARVATION_RELIEF);
+        if self.device.is_orphaned.load(Relaxed) {
+            self.device.page.clear(Time::now());
+        }
+        self.device.phase.unless_active(|| holders.end_override());
+    }
+
+    /// Sleeps for this time. Polls the work of a guest whose time is limited in the meantime.
+    fn rest(&self, time: Duration) {
+        let Some(meter) = &self.device.meter else { return std::thread::sleep(time) };
         let begin = Instant::now();
-        while begin.elapsed() < TICK_INTERVAL {
+        while begin.elapsed() < time {
             std::thread::sleep(meter::POLL_INTERVAL);
             self.measure(meter);
         }
@@ -179,6 +195,13 @@ impl Watchdog {
             page.counts.busy_ns.fetch_add(nanos, Relaxed);
         }
     }
+}
+
+/// Returns the time until the next starvation relief of a gate that has been closed for this time,
+/// at this time in nanoseconds. `None`: it comes after the next ticks.
+fn until_relief(closed: Duration, now: u64) -> Option<Duration> {
+    let time = Duration::from_nanos(RELIEF_GRID - now % RELIEF_GRID);
+    (closed + time >= MIN_CLOSED && time <= 2 * TICK_INTERVAL).then_some(time)
 }
 
 /// Returns the time for which a real-time guest is idle before its peers are released.
@@ -209,5 +232,44 @@ fn is_idle(device: &Device) -> bool {
 fn mark(stream: &Stream, number: u32) {
     if stream.context().within(|| stream.mark(number)) != Some(0) {
         stream.counts.note_sync(number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// Returns the times of a guest's reliefs in 20 s, in nanoseconds, if its ticks begin at this
+    /// time and each takes as long.
+    fn reliefs(begin: u64, tick: u64) -> Vec<u64> {
+        let (mut all, mut now, mut since) = (Vec::new(), begin, begin);
+        while now < 20_000_000_000 {
+            if let Some(time) = until_relief(Duration::from_nanos(now - since), now) {
+                now += u64::try_from(time.as_nanos()).unwrap();
+                all.push(now);
+                now += u64::try_from(STARVATION_RELIEF.as_nanos()).unwrap();
+                since = now + tick;
+            }
+            now += tick;
+        }
+        all
+    }
+
+    #[test]
+    fn guests_of_a_holder_have_their_reliefs_at_the_same_times() {
+        let guests =
+            (0..40).map(|at| reliefs(7_000_000_000 + 499_999 * at, 20_000_000 + 10_007 * at));
+        let all: Vec<Vec<u64>> = guests.collect();
+        for times in &all {
+            let gaps = times.windows(2).map(|pair| pair[1] - pair[0]);
+            assert!(
+                gaps.clone().all(|gap| (900_000_000..=1_000_000_000).contains(&gap)),
+                "{times:?}"
+            );
+            assert!(times.len() >= 12, "{times:?}");
+        }
+        let times: BTreeSet<u64> = all.iter().flatten().copied().collect();
+        assert!(times.len() <= 40, "{} times in 13 s", times.len());
     }
 }
