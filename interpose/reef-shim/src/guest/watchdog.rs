@@ -33,8 +33,8 @@ const PHASE_HYSTERESIS: Duration = Duration::from_millis(20);
 /// Time for which a gate is closed, at least, before it opens for a starvation relief: its holder
 /// may wait for this guest.
 const MIN_CLOSED: Duration = Duration::from_millis(800);
-/// Reliefs begin at multiples of this time, in nanoseconds. So all guests of a holder have theirs at
-/// the same times, every 0.9 s: next to 40 of them a gate would be open for a sixth of the time.
+/// Reliefs begin at multiples of this time, in nanoseconds. So all guests of a holder have theirs
+/// at the same times, every 0.9 s: of 40 guests one would pass for a sixth of the time.
 const RELIEF_GRID: u64 = 100_000_000;
 /// Duration of a starvation relief: 0.4 % of the time.
 const STARVATION_RELIEF: Duration = Duration::from_millis(4);
