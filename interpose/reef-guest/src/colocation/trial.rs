@@ -16,7 +16,7 @@ pub(crate) enum Outcome {
     Pays,
     /// They do no more than without, which is this amount a nanosecond.
     PaysNot(f64),
-    /// They did nothing at all, or the real-time program had no iteration.
+    /// They did nothing at all, or the real-time program has stopped.
     Nothing,
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct Trial {
     /// Begin of the slot, and the work that had been done then.
     begin: u64,
     work: u64,
-    /// The real-time program has had an iteration.
+    /// The real-time program has had an iteration in this slot.
     has_worked: bool,
     /// Rates of the slots that have ended: without windows and with them.
     rates: [Vec<f64>; 2],
@@ -56,10 +56,12 @@ impl Trial {
         let rate = work.saturating_sub(self.work) as f64 / time as f64;
         self.rates[usize::from(self.has_windows())].push(rate);
         (self.begin, self.work) = (now, work);
+        let has_worked = std::mem::take(&mut self.has_worked);
         if self.is_clear() {
             return Some(Outcome::Pays);
         }
-        self.rates.iter().all(|rates| rates.len() == SLOTS).then(|| self.outcome())
+        let is_over = self.rates.iter().all(|rates| rates.len() == SLOTS);
+        is_over.then(|| if has_worked { self.outcome() } else { Outcome::Nothing })
     }
 
     fn is_clear(&self) -> bool {
@@ -70,7 +72,7 @@ impl Trial {
     fn outcome(&self) -> Outcome {
         let [(without, one), (with, other)] =
             [0, 1].map(|sort| mean_and_variance(&self.rates[sort]));
-        if with + without == 0.0 || !self.has_worked {
+        if with + without == 0.0 {
             return Outcome::Nothing;
         }
         let uncertain = ((one + other) / SLOTS as f64).sqrt();
@@ -127,6 +129,27 @@ mod tests {
             }
         };
         assert_eq!((outcome, closed), (Outcome::Pays, 400));
+    }
+
+    /// What runs then needs no windows.
+    #[test]
+    fn trial_in_which_the_program_stops_says_nothing() {
+        for slots in 0..7 {
+            let (mut trial, mut now, mut work) = (Trial::new(0, 0), 0, 0);
+            let outcome = loop {
+                now += 1_000_000;
+                let has_stopped = now > slots * SLOT;
+                work += match trial.has_windows() {
+                    _ if has_stopped => 100,
+                    true => 20,
+                    false => 10,
+                };
+                if let Some(outcome) = trial.note(now, work, !has_stopped) {
+                    break outcome;
+                }
+            };
+            assert_eq!(outcome, Outcome::Nothing, "stopped after {slots} of 8 slots");
+        }
     }
 
     #[test]
