@@ -626,7 +626,7 @@ fn long_iterations_are_measured_rarely_and_counted() {
     assert_eq!(controller.long_silences(), 0, "iterations of 0.9 ms");
 }
 
-/// A program next to which all passes goes on with another model, which all that passes makes more
+/// A program next to which all passes goes on with another model, which best-effort work makes more
 /// than twice as slow. Its iterations have another number of launches.
 #[test]
 fn iterations_of_a_new_kind_are_measured_soon() {

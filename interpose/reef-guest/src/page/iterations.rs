@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Orderin
 /// Number of iterations that are kept.
 pub const MAX_ITERATIONS: usize = 60;
 
-/// Bit of a kind in a page: the length is in units of 1,024 ns. No iteration has so many launches.
+/// Bit of a kind in a page: the length is in units of 1,024 ns. No iteration has 2^30 launches.
 const IS_LONG: u32 = 1 << 30;
 const LONG_SHIFT: u32 = 10;
 
