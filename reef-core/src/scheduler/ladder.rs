@@ -179,8 +179,8 @@ impl Ladder {
     }
 
     /// Goes to the least rung with best-effort work: no task is known.
-    pub(super) fn restrict(&mut self) {
-        self.at = UNKNOWN;
+    pub(super) fn restrict(&mut self, now: Duration) {
+        (self.at, self.since) = (UNKNOWN, now);
     }
 
     /// Goes down, as this rung is too large.
@@ -229,6 +229,16 @@ mod tests {
         now += Duration::from_secs(600);
         ladder.fall(now);
         assert_eq!(ladder.rests[at].0, now + MIN_REST);
+    }
+
+    /// The time before, at another rung, is none of this one's.
+    #[test]
+    fn rung_of_unknown_tasks_lasts_since_it_began() {
+        let (mut ladder, now) = (Ladder::default(), Duration::from_secs(600));
+        ladder.rests[UNKNOWN].1 = MAX_REST;
+        ladder.restrict(now);
+        ladder.fall(now);
+        assert_eq!(ladder.rests[UNKNOWN].0, now + MAX_REST);
     }
 
     /// Names of the rungs of a device with these caps.

@@ -233,7 +233,7 @@ impl LatencyTarget {
             self.ladder.wake();
         }
         if self.tasks.is_unknown() {
-            self.ladder.restrict();
+            self.ladder.restrict(now);
         }
         self.earliest_alone = now.saturating_add(MIN_INTERVAL.max(MEASURED_PART * spent));
         self.next_alone = now.saturating_add(self.interval.max(MEASURED_PART * spent));
