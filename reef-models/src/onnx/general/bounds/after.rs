@@ -297,7 +297,7 @@ fn passed(
         "Gather" if is_alone => gathered(call, first, at)?.and_then(of),
         "GatherElements" if first == 1 || is_same(given, result.rank(), 2) => of(at),
         "GatherND" => return looked_up_by_tuples(call, bound, first),
-        // Places [batch, ..., 2 or 3]; results have channels in front of them.
+        // Places [batch, ..., 2 or 3]; results have their channels second.
         "GridSample" if is_alone && first == 1 => {
             of(at + 1).filter(|_| at > 0 && at + 1 < x.rank())
         }
