@@ -198,6 +198,19 @@ impl Grpc {
         })
     }
 
+    /// Sends a request on a stream, and goes away from that after its first answer. The connection
+    /// stays.
+    pub(crate) fn first_answer(
+        &mut self,
+        request: ModelInferRequest,
+    ) -> Result<Option<proto::ModelStreamInferResponse>, tonic::Status> {
+        let client = &mut self.client;
+        self.runtime.block_on(async {
+            let answers = client.model_stream_infer(tokio_stream::once(request)).await?;
+            answers.into_inner().message().await
+        })
+    }
+
     /// An inference on a connection of this class.
     pub(crate) fn infer_as(
         &mut self,

@@ -84,7 +84,11 @@ impl Server {
         to: &mpsc::Sender<Result<Option<InferResponse>>>,
     ) -> Result<()> {
         let (model, entry) = self.model_of(peer, &request)?;
-        let prepared = self.process_request(peer, model, entry, request).await?;
+        let prepared = tokio::select! {
+            biased;
+            prepared = self.process_request(peer, model, entry, request) => prepared?,
+            () = to.closed() => return Err(gone()), // while it waits for others of its sequence
+        };
         let ProcessRequest { mut inference, form, sequence } = prepared;
         let (sender, mut parts) = stream_buffer(self.memory.charge(peer));
         if let Some(call) = &mut inference.call {

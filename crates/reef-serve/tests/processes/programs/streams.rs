@@ -16,6 +16,17 @@ fn with_count(test: &str) -> Daemon {
     Daemon::start_in(folder, &[TRUSTED, "models.load=[\"count\", \"tiny\"]"])
 }
 
+/// Parts of an answer that does not end in the time of a test.
+const FOREVER: i64 = 1_000_000_000;
+
+/// Sends a request to `generate_stream`, and reads nothing.
+fn begin(daemon: &Daemon, body: &Value) -> TcpStream {
+    let (mut stream, body) = (TcpStream::connect(&daemon.http).unwrap(), body.to_string());
+    let head = "POST /v2/models/count/generate_stream HTTP/1.1\r\nhost: localhost\r\n";
+    write!(stream, "{head}content-length: {}\r\n\r\n{body}", body.len()).unwrap();
+    stream
+}
+
 /// Sends a request to `generate_stream`; returns the data of its events.
 fn events(daemon: &Daemon, body: &Value) -> Vec<Value> {
     let text = body.to_string();
@@ -108,15 +119,30 @@ fn generate_has_each_number_as_infer_has_it() {
 #[test]
 fn process_hears_that_the_client_of_a_stream_is_gone() {
     let daemon = with_count("process-gone");
-    let body = json!({ "text": "a", "count": 1_000_000_000_u64 }).to_string();
-    let mut stream = TcpStream::connect(&daemon.http).unwrap();
-    let head = "POST /v2/models/count/generate_stream HTTP/1.1\r\nhost: localhost\r\n";
-    write!(stream, "{head}content-length: {}\r\n\r\n{body}", body.len()).unwrap();
+    let mut stream = begin(&daemon, &json!({ "text": "a", "count": FOREVER }));
     stream.read_exact(&mut [0; 512]).unwrap();
     drop(stream);
     let cancelled = daemon.folder().join("models/count/1/cancelled");
     within(SOON, "its cancellation", || cancelled.exists());
     assert_eq!(events(&daemon, &json!({ "text": "a", "count": 2 })).len(), 2, "it goes on");
+}
+
+/// The request before it in its sequence goes on.
+#[test]
+fn request_that_waits_in_its_sequence_ends_with_its_client() {
+    let folder = Daemon::place("process-gone-waiting");
+    put(folder.path(), "count", include_str!("streams.py"), "", "max_sequences = 8");
+    let long = ["times.request_ms=600000", "times.write_ms=600000"];
+    let daemon = Daemon::start_in(folder, &[TRUSTED, "models.load=[\"count\"]", long[0], long[1]]);
+    let sequence = json!({ "sequence_id": 7, "sequence_start": true });
+    let body = json!({ "text": "a", "count": FOREVER, "parameters": sequence });
+    let open = || daemon.metric("reef_open_requests");
+    let mut first = begin(&daemon, &body);
+    first.read_exact(&mut [0; 512]).unwrap();
+    let second = begin(&daemon, &body);
+    within(SOON, "the second one waits", || open() == 2.0);
+    drop(second);
+    within(SOON, "its end", || open() == 1.0);
 }
 
 /// It reads nothing, and no timeout of its connection ends that: as if it took a few bytes now and
@@ -147,9 +173,8 @@ fn slow_reader_of_a_stream_does_not_hold_the_process() {
     within(SOON, "no open request", || daemon.metric("reef_open_requests") == 0.0);
 }
 
-#[test]
-fn grpc_stream_has_all_parts_of_each_request() {
-    let daemon = with_count("process-decoupled");
+/// A request by gRPC. With a mark its last answer is an empty one.
+fn grpc_request(id: &str, count: i64, is_marked: bool) -> ModelInferRequest {
     let input = |name: &str, datatype: &str| InferInputTensor {
         name: name.into(),
         datatype: datatype.into(),
@@ -157,22 +182,39 @@ fn grpc_stream_has_all_parts_of_each_request() {
         ..Default::default()
     };
     let marked = InferParameter { parameter_choice: Some(ParameterChoice::BoolParam(true)) };
-    let request = |id: &str, count: i64, is_marked: bool| ModelInferRequest {
+    let mark = ("triton_enable_empty_final_response".to_owned(), marked);
+    ModelInferRequest {
         model_name: "count".into(),
         id: id.into(),
-        parameters: is_marked
-            .then(|| ("triton_enable_empty_final_response".to_owned(), marked.clone()))
-            .into_iter()
-            .collect(),
+        parameters: is_marked.then_some(mark).into_iter().collect(),
         inputs: vec![input("text", "BYTES"), input("count", "INT64")],
         raw_input_contents: vec![
             b"\x01\0\0\0a".to_vec().into(),
             count.to_le_bytes().to_vec().into(),
         ],
         ..Default::default()
-    };
+    }
+}
+
+#[test]
+fn process_hears_that_the_client_of_a_grpc_stream_is_gone() {
+    let daemon = with_count("process-gone-grpc");
     let mut grpc = Grpc::connect(daemon.folder());
-    let asked = vec![request("a", 2, false), request("b", 3, true), request("c", 1, false)];
+    let first = grpc.first_answer(grpc_request("a", FOREVER, false)).unwrap().expect("a part");
+    assert_eq!(first.error_message, "");
+    grpc.live().unwrap(); // the connection stays, and passes the cancellation on
+    let cancelled = daemon.folder().join("models/count/1/cancelled");
+    within(SOON, "its cancellation", || cancelled.exists());
+    assert_eq!(grpc.stream(vec![grpc_request("b", 2, false)]).unwrap().len(), 2, "it goes on");
+    within(SOON, "no open request", || daemon.metric("reef_open_requests") == 0.0);
+}
+
+#[test]
+fn grpc_stream_has_all_parts_of_each_request() {
+    let daemon = with_count("process-decoupled");
+    let mut grpc = Grpc::connect(daemon.folder());
+    let asked =
+        vec![grpc_request("a", 2, false), grpc_request("b", 3, true), grpc_request("c", 1, false)];
     let said = grpc.stream(asked).unwrap();
     let ids: Vec<&str> = said.iter().map(|one| &*one.infer_response.as_ref().unwrap().id).collect();
     assert_eq!(ids, ["a", "a", "b", "b", "b", "b", "c"]);
