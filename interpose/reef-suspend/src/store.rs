@@ -122,10 +122,11 @@ impl Store {
 }
 
 /// Returns a name for all that a process depends on: its command with its environment and working
-/// folder, the files in `folder` by name, size and time of their last change, `facts`, the version
-/// of the driver, and this program.
+/// folder, the files that its command names and those in `folder` by name, size and time of their
+/// last change, `facts`, the version of the driver, and this program.
 ///
-/// Folders of what Python has compiled are left out, and files outside of `folder` are not known.
+/// Folders of what Python has compiled are left out, and other files outside of `folder` are not
+/// known.
 ///
 /// # Errors
 ///
@@ -139,7 +140,12 @@ pub fn name_of(command: &Command, folder: &Path, facts: &[u8]) -> io::Result<Str
         let value = value.unwrap_or_default();
         [name.as_bytes(), b"=", value.as_bytes()].concat()
     }));
-    all.add(command.get_current_dir().unwrap_or(Path::new("")).as_os_str().as_bytes());
+    let at = command.get_current_dir().unwrap_or(Path::new(""));
+    all.add(at.as_os_str().as_bytes());
+    all.add_each(std::iter::once(command.get_program()).chain(command.get_args()).map(|word| {
+        let facts = fs::metadata(at.join(word)).ok().filter(Metadata::is_file);
+        facts.map(|facts| change_of(&facts)).unwrap_or_default()
+    }));
     all.add(&fs::read(DRIVER).unwrap_or_default());
     all.add(env!("CARGO_PKG_VERSION").as_bytes());
     all.add(&change_of(&fs::metadata(PROGRAM)?));
@@ -308,6 +314,11 @@ mod tests {
         command.env("A", "2");
         differs(name(&command));
         command.arg("more");
+        differs(name(&command));
+        let script = tempfile::NamedTempFile::new().unwrap();
+        command.arg(script.path());
+        differs(name(&command));
+        fs::write(script.path(), "1").unwrap();
         differs(name(&command));
         command.current_dir("/tmp");
         differs(name(&command));

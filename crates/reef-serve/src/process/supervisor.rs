@@ -563,7 +563,8 @@ impl Supervisor {
         let begun = Instant::now();
         let Some((pid, note)) = self.state.lock().note(generation) else { return };
         let is_same = self.checkpoint().is_some_and(|now| now.is_same(checkpoint));
-        let changed = || Error::Failed("the files of its version have changed since".into());
+        let changed =
+            || Error::Failed("files of its version or of its command have changed since".into());
         let into = if is_same { checkpoint.writing(pid, streams, &note) } else { Err(changed()) };
         let written = into.and_then(|into| frozen.write(pid, into));
         self.go_on(generation);
