@@ -17,7 +17,7 @@ use super::start::warm::{Found, Note, WarmFolder, WarmStart};
 use crate::engine::call::{Call, CallOutput};
 use crate::error::{Error, Result};
 use crate::residency::facts::{Facts, ProcessName, StartKind};
-use crate::residency::residents::{Refusal, Resident, ResidentUse, Residents};
+use crate::residency::residents::{Refusal, Resident, ResidentUse, Residents, no_room};
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use reef_suspend::store::Store;
@@ -266,9 +266,10 @@ impl Supervisor {
         }
     }
 
-    /// True if its process has left the GPU, or moves.
+    /// True if its process has left the GPU, moves, or waits for room there to start.
     pub(super) fn is_off(&self) -> bool {
-        self.resident.as_ref().is_some_and(Resident::is_off)
+        let is_off = |resident: &Resident| resident.is_off() || resident.waits_for_start();
+        self.resident.as_ref().is_some_and(is_off)
     }
 
     /// True if another process waits for the room that its one has on the GPU.
@@ -304,9 +305,8 @@ impl Supervisor {
                 )));
             }
             if begun.elapsed() >= time || gone() {
-                return Err(Error::Deadline(format!(
-                    "timed out after {time:?} while the model's process starts"
-                )));
+                let text = format!("timed out after {time:?} while the model's process starts");
+                return Err(if self.is_off() { no_room() } else { Error::Deadline(text) });
             }
             self.change.wait_for(&mut state, POLL_INTERVAL);
         }

@@ -378,6 +378,13 @@ impl Resident {
         )
     }
 
+    /// True if it waits for room on the GPU for its start.
+    pub(crate) fn waits_for_start(&self) -> bool {
+        let state = self.lock();
+        let is_starting = state.table.state_of(self.id) == ResidencyState::Starting;
+        is_starting && !state.table.may_start(self.id)
+    }
+
     /// True if it is to leave for another one once its request has ended.
     pub(crate) fn must_leave(&self) -> bool {
         self.lock().table.must_leave(self.id)

@@ -350,6 +350,26 @@ fn process_of_a_suspended_model_starts_again_once_it_is_resumed() {
     });
 }
 
+/// Its requests get the error of a model that is off the GPU.
+#[test]
+fn start_without_room_is_told_from_one_that_goes_on() {
+    let (_device, residents, all) = start(2, MINUTE, false);
+    assert!(!all[0].waits_for_start(), "it has started");
+    all[0].note_end();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let more = vec![(GPU, 2 * ALL * MIB)];
+        let start = scope.spawn(|| all[0].wait_for(more, MINUTE, &|| is_over.load(SeqCst)));
+        wait("its wait for room", || all[0].waits_for_start());
+        assert!(!all[0].is_off() && residents.all()[0].state == ResidencyState::Starting);
+        is_over.store(true, SeqCst);
+        assert!(start.join().unwrap().is_err());
+    });
+    assert!(!all[0].waits_for_start());
+    all[0].wait_for(vec![(GPU, MIB)], MINUTE, &|| false).unwrap();
+    assert!(!all[0].waits_for_start(), "it has room");
+}
+
 #[test]
 fn request_without_room_or_client_does_not_wait_on() {
     let (_, _residents, all) = start(2, Duration::from_millis(1), false);
