@@ -199,3 +199,25 @@ fn openai_type(status: StatusCode) -> &'static str {
         _ => "server_error",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn client_of_a_model_off_its_device_is_told_when_to_repeat() {
+        let retry = |response: &Response| response.headers().get(RETRY_AFTER).cloned();
+        let of = |error: Error| {
+            let plain = Failure(error.clone()).into_response();
+            let again = in_form(true, Failure(error.clone()).into_response());
+            let openai = OpenAiFailure::from(error).into_response();
+            [plain, again, openai].map(|response| {
+                assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+                retry(&response)
+            })
+        };
+        let second = || Some(HeaderValue::from_static(RETRY_SECONDS));
+        assert_eq!(of(no_room()), [second(), second(), second()]);
+        assert_eq!(of(Error::Unavailable("the daemon drains".into())), [None, None, None]);
+    }
+}

@@ -65,6 +65,37 @@ fn second_answer_belongs_to_no_request() {
 }
 
 #[test]
+fn process_that_closes_its_socket_is_killed() {
+    let daemon = with_echo("process-closes", "", "");
+    let before = pid(&daemon, "echo");
+    let gone = "the model's process ended during the request".to_owned();
+    assert_eq!(error(&ask(&daemon, "echo", "close")), (503, gone));
+    within(SOON, "its end", || !runs(before));
+    answers_again(&daemon, "echo");
+}
+
+/// Its child has the socket, which would stay open.
+#[test]
+fn child_of_a_process_that_crashes_ends_with_it() {
+    let daemon = with_echo("process-forks", "", "");
+    let gone = "the model's process ended during the request".to_owned();
+    assert_eq!(error(&ask(&daemon, "echo", "fork")), (503, gone));
+    let child = std::fs::read_to_string(daemon.folder().join("models/echo/1/child")).unwrap();
+    let child = child.parse().unwrap();
+    within(SOON, "the end of its child", || !runs(child));
+    answers_again(&daemon, "echo");
+}
+
+/// More than a pipe holds: what waits for the log is no answer.
+#[test]
+fn process_that_floods_the_log_answers() {
+    let daemon = with_echo("process-floods", "", "");
+    let before = pid(&daemon, "echo");
+    assert_eq!(numbers(&ask(&daemon, "echo", "flood")), [1.5, -2.0]);
+    assert_eq!(pid(&daemon, "echo"), before);
+}
+
+#[test]
 fn process_that_never_answers_is_killed() {
     let daemon = with_echo("process-never", "", "");
     let before = pid(&daemon, "echo");

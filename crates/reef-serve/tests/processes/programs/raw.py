@@ -111,6 +111,21 @@ while True:
     elif what == "half":
         daemon.sendall(struct.pack("<IQ", 100, 0) + b"{")
         os._exit(0)
+    elif what == "close":
+        daemon.close()
+        time.sleep(3600)
+    elif what == "fork":
+        child = os.fork()
+        if child == 0:
+            time.sleep(3600)  # it has the socket and the output, too
+        with open("child", "w") as file:
+            file.write(str(child))
+        os._exit(7)
+    elif what == "flood":
+        line = "x" * 9999
+        for _ in range(200):
+            print(line)
+        answer(request, data)
     elif what == "twice":
         answer(request, data, times=2)
     elif what == "other":
