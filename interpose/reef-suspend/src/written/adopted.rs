@@ -2,6 +2,7 @@
 //!
 //! | step | refused: the folder |
 //! |---|---|
+//! | [`ProcessFolder::check_numbers`] checks the numbers of the process, without its images | may be used later |
 //! | [`ProcessFolder::open`] compares the images with their description | is of no use |
 //! | [`ProcessFolder::reserve`] ends what an interrupted start has left, takes accounts of limits, and checks the numbers of the process | may be used later |
 //! | [`Reserved::start`] has CRIU start the process, off its GPU | is of no use |
@@ -84,6 +85,15 @@ impl ProcessFolder {
         let adoption = written.adoption.take();
         let adoption = adoption.ok_or_else(|| refused("it must be of a process with a parent"))?;
         Ok(Self { written, adoption })
+    }
+
+    /// Checks that the numbers of a folder's processes are free, before all of it is read.
+    ///
+    /// # Errors
+    ///
+    /// `Criu`: a number is taken; `Record`: the folder has no description, or an altered one.
+    pub fn check_numbers(folder: &Path) -> Result<(), Error> {
+        numbers::check(&files::numbers(folder)?)
     }
 
     /// Text of the parent.

@@ -303,12 +303,9 @@ fn sync(folder: &Path) -> io::Result<()> {
 ///
 /// `Record`: a file is absent, altered or not described, or the format is another one.
 pub(crate) fn open(folder: &Path) -> Result<Written, Error> {
+    let description = read_description(folder)?;
     let file = folder.join(DESCRIPTION);
-    let text = reef_files::read_to_string(&file, MAX_DESCRIPTION).map_err(at(&file))?;
     let wrong = |why: String| at(&file)(io::Error::other(why));
-    let text = unwrapped(&text).map_err(wrong)?;
-    let description: Description =
-        serde_json::from_str(text).map_err(|error| wrong(format!("not a description: {error}")))?;
     let images = folder.join(IMAGES);
     let _ = fs::rename(folder.join(CLOCKS), images.join(CLOCKS)); // a start was interrupted
     for (name, expected) in &description.images {
@@ -331,6 +328,23 @@ pub(crate) fn open(folder: &Path) -> Result<Written, Error> {
     let Description { suspended, accounts, numbers, adoption, boot: of, .. } = description;
     let is_of_this_boot = !of.is_empty() && of == boot();
     Ok(Written { suspended, accounts, numbers, adoption, is_of_this_boot, images })
+}
+
+/// Returns the numbers of the processes of a folder and of their threads. Reads no image.
+///
+/// # Errors
+///
+/// `Record`: the description is absent or altered, or the format is another one.
+pub(crate) fn numbers(folder: &Path) -> Result<Vec<u32>, Error> {
+    read_description(folder).map(|description| description.numbers)
+}
+
+fn read_description(folder: &Path) -> Result<Description, Error> {
+    let file = folder.join(DESCRIPTION);
+    let text = reef_files::read_to_string(&file, MAX_DESCRIPTION).map_err(at(&file))?;
+    let wrong = |why: String| at(&file)(io::Error::other(why));
+    let text = unwrapped(&text).map_err(wrong)?;
+    serde_json::from_str(text).map_err(|error| wrong(format!("not a description: {error}")))
 }
 
 /// Returns the identity of this boot; empty if the system does not say it.
@@ -541,6 +555,15 @@ mod tests {
         fs::write(&file, text).unwrap();
         fs::remove_file(folder.join("images/pages-1.img")).unwrap();
         assert!(open(&folder).unwrap_err().to_string().contains("pages-1.img"));
+    }
+
+    /// Else a start whose number is taken would read all of the memory before it is refused.
+    #[test]
+    fn numbers_are_known_without_the_images() {
+        let (_parent, folder, _) = written();
+        fs::remove_dir_all(folder.join(IMAGES)).unwrap();
+        assert_eq!(numbers(&folder).unwrap(), [1]);
+        assert!(open(&folder).is_err());
     }
 
     proptest! {

@@ -5,6 +5,9 @@
 //! | a start finds no folder | the program starts, and its process is written once it is idle |
 //! | it finds one | the process starts from there, with its memory of that time |
 //! | it refuses the folder | the folder is removed, unless it may be used later; the program starts |
+//!
+//! Numbers of processes are checked before the images are read, as they are often taken, and again
+//! before the start.
 
 use super::spawn::{Started, reap};
 use crate::error::{Error, Result};
@@ -81,9 +84,14 @@ impl WarmFolder {
     }
 
     /// Opens the folder, and compares it with its description. Blocks for the reading. `None` if
-    /// there is none; the log says why one is refused.
+    /// there is none, or another process has a number of its own; the log says why one is refused.
     pub(in crate::process) fn find(&self, title: &str) -> Option<Found> {
         if !self.is_taken() {
+            return None;
+        }
+        let numbers = ProcessFolder::check_numbers(&self.store.path(&self.name));
+        if let Err(why @ reef_suspend::Error::Criu { .. }) = numbers {
+            tracing::warn!(model = %title, %why, "the program starts anew: its folder stays");
             return None;
         }
         match self.open() {
