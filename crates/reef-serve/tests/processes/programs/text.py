@@ -1,6 +1,7 @@
 """A model that generates text: the words of its prompt, each a token."""
 
 import os
+import time
 
 import reef.serve
 
@@ -26,6 +27,10 @@ class Words(reef.serve.TextModel):
                 if word == "exit":
                     os._exit(7)
                 yield word
+                if word == "wait":
+                    open(os.path.join(self.folder, "begun"), "w").close()
+                    while not request.is_cancelled:
+                        time.sleep(0.001)
                 while word == "forever":
                     yield "x" * 1024
         finally:

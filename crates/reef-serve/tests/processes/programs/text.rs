@@ -374,6 +374,21 @@ fn generator_is_closed_once_the_client_of_a_text_is_gone() {
 }
 
 #[test]
+fn client_of_a_whole_text_that_is_gone_ends_it() {
+    let daemon = with_words("text-gone-whole");
+    let body = r#"{"model":"words","prompt":"wait"}"#;
+    let mut stream = TcpStream::connect(&daemon.http).unwrap();
+    let head = format!("POST {COMPLETIONS} HTTP/1.1\r\nhost: localhost\r\n");
+    write!(stream, "{head}content-length: {}\r\n\r\n{body}", body.len()).unwrap();
+    let file = |name: &str| daemon.folder().join("models/words/1").join(name);
+    within(SOON, "its text", || file("begun").exists());
+    drop(stream);
+    within(SOON, "its cancellation", || file("cancelled").exists());
+    let whole = r#"{"model":"words","prompt":"a"}"#;
+    assert_eq!(say(&daemon, COMPLETIONS, whole), (200, completion("a", "stop", [1, 1])));
+}
+
+#[test]
 fn stock_client_gets_texts_and_errors() {
     let Some(python) = crate::triton::python() else { return };
     let daemon = with_words("text-client");
