@@ -334,8 +334,8 @@ impl Resident {
         self.all.mover.adopt(pid, records)
     }
 
-    /// Waits until no request needs the process, and it is off its devices. Has it stay so until
-    /// the result is dropped; its requests wait. `None` if `is_over`.
+    /// Waits until no request needs the process, it is off its devices, and no other one is frozen.
+    /// Has it stay so until the result is dropped; its requests wait. `None` if `is_over`.
     pub(crate) fn freeze(&self, is_over: &dyn Fn() -> bool) -> Option<FrozenResident<'_>> {
         let mut state = self.lock();
         while !MutexGuard::unlocked(&mut state, is_over) {

@@ -168,9 +168,12 @@ impl Table {
         }
     }
 
-    /// Has a process stay as it is, without a request, unless one needs it. Returns whether it
-    /// does.
+    /// Has a process stay as it is, without a request, unless one needs it or another process does.
+    /// Returns whether it does: to write one takes the disk and half of the processors.
     pub(super) fn try_freeze(&mut self, id: Id) -> bool {
+        if self.entries.values().any(|entry| entry.is_frozen) {
+            return false;
+        }
         match self.entries.get_mut(&id) {
             Some(entry) if entry.may_be_frozen() => {
                 entry.is_frozen = true;

@@ -151,6 +151,16 @@ fn request_waits_while_its_process_is_frozen() {
     assert!(all[0].freeze(&|| true).is_none(), "it is over");
 }
 
+#[test]
+fn one_process_is_frozen_at_a_time() {
+    let (_device, residents, all) = start(2, Duration::from_millis(1), false);
+    wait("their departures", || all.iter().all(Resident::is_away));
+    let frozen = all[0].freeze(&|| false).unwrap();
+    assert!(!residents.state.lock().table.try_freeze(all[1].id));
+    drop(frozen);
+    drop(all[1].freeze(&|| false).unwrap());
+}
+
 /// Each of four processes has a client that asks all the time, and one process fits.
 #[test]
 fn clients_of_processes_that_do_not_fit_all_get_answers() {
