@@ -24,6 +24,7 @@ use reef_suspend::store::Store;
 use reef_suspend::{Streams, Uuid};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::io;
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::sync::Arc;
@@ -93,6 +94,8 @@ enum Phase {
 struct State {
     phase: Phase,
     pid: Option<Pid>,
+    /// The daemon's end of the conversation once more.
+    socket: Option<UnixStream>,
     /// Number of the last process among those of the daemon.
     generation: u64,
     /// Failures in a row.
@@ -145,6 +148,7 @@ impl Supervisor {
         let state = State {
             phase: Phase::Down,
             pid: None,
+            socket: None,
             generation: 0,
             failures: 0,
             why: None,
@@ -619,7 +623,12 @@ impl Supervisor {
     /// Starts the conversation, and publishes the connection.
     fn open(&self, stream: UnixStream, generation: u64, started: Instant) -> Result<()> {
         let (timeout, begun) = (self.role.program.load_timeout(), Instant::now());
+        let (pid, mut has_ended) = (self.state.lock().pid, false);
         let ask = &mut |_: &UnixStream| {
+            // Its last words have been read since it was seen to have ended.
+            if std::mem::replace(&mut has_ended, pid.is_some_and(has_exited)) {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
             if begun.elapsed() < timeout {
                 return Ok(());
             }
@@ -651,6 +660,7 @@ impl Supervisor {
             resident.note_start(number(state.pid));
             resident.count_start(kind, started.elapsed());
         }
+        state.socket = connection.stream.try_clone().ok(); // else its end may be noticed later
         state.phase = Phase::Idle(connection);
         if state.ending.is_some() {
             state.hang_up();
@@ -667,7 +677,13 @@ impl Supervisor {
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
             while waitid(WaitId::Pid(pid), options).err() == Some(rustix::io::Errno::INTR) {}
         }
-        self.state.lock().phase = Phase::Down;
+        let mut state = self.state.lock();
+        state.phase = Phase::Down;
+        // A program that it has left behind, out of its group, may have the other end.
+        if let Some(socket) = state.socket.take() {
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+        drop(state);
         self.reap(started)
     }
 
@@ -725,6 +741,12 @@ impl State {
             self.phase = Phase::Busy;
         }
     }
+}
+
+/// Returns whether a child has ended, and has not been waited for.
+fn has_exited(pid: Pid) -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    waitid(WaitId::Pid(pid), options).is_ok_and(|status| status.is_some())
 }
 
 /// Returns the number of a process; 0 if there is none.

@@ -86,6 +86,16 @@ fn child_of_a_process_that_crashes_ends_with_it() {
     answers_again(&daemon, "echo");
 }
 
+/// The program that it has left behind has the socket, which stays open: the request would take all
+/// of its time, and others would wait for it.
+#[test]
+fn crash_that_leaves_a_program_behind_costs_one_request() {
+    let daemon = with_echo("process-leaves", "", "");
+    let gone = "the model's process ended during the request".to_owned();
+    assert_eq!(error(&ask(&daemon, "echo", "leave")), (503, gone));
+    answers_again(&daemon, "echo");
+}
+
 /// More than a pipe holds: what waits for the log is no answer.
 #[test]
 fn process_that_floods_the_log_answers() {

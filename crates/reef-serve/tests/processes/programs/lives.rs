@@ -94,6 +94,7 @@ fn program_is_listed_loaded_and_unloaded_by_both_protocols() {
 fn model_is_refused_with_the_reason_of_its_program() {
     let folder = Daemon::place("process-load");
     put(folder.path(), "silent", RAW, "silent", "");
+    put(folder.path(), "leaves", RAW, "leaves", "");
     put(folder.path(), "newer", RAW, "newer", "");
     put(
         folder.path(),
@@ -113,6 +114,7 @@ fn model_is_refused_with_the_reason_of_its_program() {
     let files = daemon.files();
     for (name, want) in [
         ("silent", "model silent/1: the model's process ended before it was ready"),
+        ("leaves", "model leaves/1: the model's process ended before it was ready"),
         ("newer", "model newer/1: protocol must be 1, got 2"),
         ("raises", "model raises/1: OSError: no weights"),
         ("missing", "model missing/1: process.command: "),

@@ -43,6 +43,17 @@ def tensors(kind="FP32"):
     }
 
 
+def leave_a_program():
+    """Ends, and leaves one behind that has the socket, in a session of its own."""
+    if os.fork() == 0:
+        os.setsid()
+        open("left", "w").close()
+        exactly(1)  # until the end of the socket
+    while not os.path.exists("left"):
+        time.sleep(0.001)
+    os._exit(7)
+
+
 def answer(request, data, times=1):
     """In one piece: a second answer is there when the first one is."""
     shape = [len(data) // 4]
@@ -56,6 +67,8 @@ if "stubborn" in sys.argv:
 
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 start, _ = receive()
+if "leaves" in sys.argv:
+    leave_a_program()
 if "slow" in sys.argv:
     time.sleep(3600)
 if "silent" in sys.argv:
@@ -121,6 +134,8 @@ while True:
         with open("child", "w") as file:
             file.write(str(child))
         os._exit(7)
+    elif what == "leave":
+        leave_a_program()
     elif what == "flood":
         line = "x" * 9999
         for _ in range(200):
