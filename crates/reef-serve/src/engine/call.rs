@@ -122,6 +122,8 @@ pub(crate) struct Call<'a> {
     pub(crate) time: Duration,
     /// True if no client waits for it any more.
     pub(crate) gone: &'a dyn Fn() -> bool,
+    /// True while its process cannot react, because it was suspended meanwhile.
+    pub(crate) is_held: &'a dyn Fn() -> bool,
     /// Set if it belongs to a sequence.
     pub(crate) sequence: Option<&'a CallSequence>,
     pub(crate) inputs: &'a [CallInput<'a>],

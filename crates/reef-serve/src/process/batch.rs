@@ -141,15 +141,21 @@ impl<'a> OpenBatch<'a> {
     /// # Errors
     ///
     /// `TimedOut` if all open requests are cancelled, and the process has not reacted for `cancel`.
-    /// A process that works on a request that a client waits for may take its time.
+    /// A process that works on a request that a client waits for may take its time, and so may one
+    /// that cannot react.
     fn check(&mut self, cancel: Duration) -> io::Result<()> {
         let (now, answered) = (Instant::now(), self.answered);
         let times: Vec<Option<Instant>> = self.open().map(|one| one.limit.note(now)).collect();
         let all: Option<Vec<Instant>> = times.into_iter().collect();
-        match all.and_then(|all| all.into_iter().max()) {
-            Some(last) if now - last.max(answered) >= cancel => Err(ErrorKind::TimedOut.into()),
-            _ => Ok(()),
+        let last = all.and_then(|all| all.into_iter().max());
+        if last.is_none_or(|last| now - last.max(answered) < cancel) {
+            return Ok(());
         }
+        if !self.open().any(|one| (one.call.is_held)()) {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        self.answered = now; // its time begins once it may react
+        Ok(())
     }
 
     /// Takes an answer.
@@ -203,6 +209,12 @@ mod tests {
         OpenBatch { each, answered }.check(cancel).is_ok()
     }
 
+    fn open<'a>(call: &'a Call<'a>, cancelled: Option<Instant>) -> BatchRequest<'a> {
+        let mut limit = Limit::new(call, Duration::ZERO);
+        limit.cancelled = cancelled;
+        BatchRequest { number: 1, call, limit, header: Vec::new(), result: None }
+    }
+
     #[test]
     fn batch_is_late_once_no_client_waits_for_it() {
         let (begun, hour) = (Instant::now(), Duration::from_secs(3600));
@@ -211,21 +223,22 @@ mod tests {
             class: Class::BestEffort,
             time: hour,
             gone: &|| false,
+            is_held: &|| false,
             sequence: None,
             inputs: &[],
             outputs: &[],
             part: &|_| Ok(()),
         };
-        let open = |cancelled: Option<Instant>| {
-            let mut limit = Limit::new(&call, Duration::ZERO);
-            limit.cancelled = cancelled;
-            BatchRequest { number: 1, call: &call, limit, header: Vec::new(), result: None }
-        };
         let cancelled = Some(begun);
-        assert!(!is_in_time(vec![open(cancelled)], begun, Duration::ZERO));
-        let both = vec![open(cancelled), open(None)];
+        assert!(!is_in_time(vec![open(&call, cancelled)], begun, Duration::ZERO));
+        let held = Call { is_held: &|| true, ..call };
+        assert!(is_in_time(vec![open(&held, cancelled)], begun, Duration::ZERO), "it cannot react");
+        let both = vec![open(&call, cancelled), open(&call, None)];
         assert!(is_in_time(both, begun, Duration::ZERO), "a client waits for the second one");
         let soon = Duration::from_nanos(1);
-        assert!(is_in_time(vec![open(cancelled)], begun + hour, soon), "another was just answered");
+        assert!(
+            is_in_time(vec![open(&call, cancelled)], begun + hour, soon),
+            "another was just answered"
+        );
     }
 }

@@ -284,6 +284,7 @@ enum Answer {
 /// End of a request's time.
 pub(super) struct Limit<'a> {
     gone: &'a dyn Fn() -> bool,
+    is_held: &'a dyn Fn() -> bool,
     time: Duration,
     deadline: Instant,
     pub(super) cancelled: Option<Instant>,
@@ -297,8 +298,9 @@ pub(super) struct Limit<'a> {
 impl<'a> Limit<'a> {
     pub(super) fn new(call: &Call<'a>, cancel: Duration) -> Self {
         let deadline = Instant::now() + call.time;
-        let (gone, time, cancelled, why, is_told) = (call.gone, call.time, None, None, false);
-        Self { gone, time, deadline, cancelled, why, is_told, cancel }
+        let (gone, is_held, time) = (call.gone, call.is_held, call.time);
+        let (cancelled, why, is_told) = (None, None, false);
+        Self { gone, is_held, time, deadline, cancelled, why, is_told, cancel }
     }
 
     /// Ends its time now.
@@ -319,13 +321,18 @@ impl<'a> Limit<'a> {
     ///
     /// # Errors
     ///
-    /// `TimedOut` if the process does not react to that.
+    /// `TimedOut` if the process does not react to that, although it could.
     fn check(&mut self) -> io::Result<bool> {
         let now = Instant::now();
-        match self.note(now) {
-            Some(since) if now - since >= self.cancel => Err(ErrorKind::TimedOut.into()),
-            cancelled => Ok(cancelled.is_some()),
+        let Some(since) = self.note(now) else { return Ok(false) };
+        if now - since < self.cancel {
+            return Ok(true);
         }
+        if !(self.is_held)() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        self.cancelled = Some(now); // its time begins once it may react
+        Ok(true)
     }
 
     pub(super) fn error(&self) -> Error {
@@ -381,6 +388,7 @@ pub(super) fn parse(frame: &Frame) -> Result<FromProcess> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
     use std::io::{Read, Write};
 
     #[test]
@@ -396,7 +404,8 @@ mod tests {
         let connection = Connection { stream: ours, bounds, request: 7, generation: 1 };
         let (time, deadline, is_told) = (cancel, Instant::now() + cancel, false);
         let (cancelled, why) = (None, None);
-        let mut limit = Limit { gone, time, deadline, cancelled, why, is_told, cancel };
+        let is_held = &|| false;
+        let mut limit = Limit { gone, is_held, time, deadline, cancelled, why, is_told, cancel };
         connection.check(&mut limit).unwrap();
         theirs.read_exact(&mut vec![0; sent]).unwrap();
         connection.check(&mut limit).unwrap();
@@ -405,5 +414,26 @@ mod tests {
         let frame = frame::read(&mut theirs, 0).unwrap();
         assert_eq!(frame.header, br#"{"type":"cancel","request":7}"#);
         assert_eq!(theirs.read(&mut [0]).unwrap(), 0, "it is told once");
+    }
+
+    /// As one that an operator has suspended while it worked.
+    #[test]
+    fn process_that_is_held_has_its_time_to_react_afterwards() {
+        let is_held = Cell::new(true);
+        let call = Call {
+            id: "",
+            class: Class::BestEffort,
+            time: Duration::ZERO,
+            gone: &|| true,
+            is_held: &|| is_held.get(),
+            sequence: None,
+            inputs: &[],
+            outputs: &[],
+            part: &|_| Ok(()),
+        };
+        let mut limit = Limit::new(&call, Duration::ZERO);
+        assert!(limit.check().unwrap(), "it is cancelled");
+        is_held.set(false);
+        assert_eq!(limit.check().unwrap_err().kind(), ErrorKind::TimedOut);
     }
 }

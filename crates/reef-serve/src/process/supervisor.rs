@@ -204,7 +204,8 @@ impl Supervisor {
             let left = deadline.saturating_duration_since(Instant::now());
             let (mut connection, tensors) = self.take(&[call], left, call.gone)?;
             let time = deadline.saturating_duration_since(Instant::now());
-            match connection.exchange(&Call { time, ..call }, &tensors) {
+            let is_held = &|| self.is_held();
+            match connection.exchange(&Call { time, is_held, ..call }, &tensors) {
                 Ok(answer) => {
                     self.give(connection);
                     return answer;
@@ -235,8 +236,10 @@ impl Supervisor {
                 Err(error) => return calls.iter().map(|_| Err(error.clone())).collect(),
             };
             let waited = begun.elapsed();
-            let left = |call: &Call<'_>| call.time.saturating_sub(waited);
-            let now: Vec<_> = calls.iter().map(|call| Call { time: left(call), ..*call }).collect();
+            let (is_held, left) =
+                (&|| self.is_held(), |call: &Call<'_>| call.time.saturating_sub(waited));
+            let now = calls.iter().map(|call| Call { time: left(call), is_held, ..*call });
+            let now: Vec<Call<'_>> = now.collect();
             match connection.exchange_all(&now, &tensors) {
                 None => self.discard(connection, &unasked()),
                 Some(BatchEnd { results, broken }) => {
@@ -274,6 +277,13 @@ impl Supervisor {
     pub(super) fn is_off(&self) -> bool {
         let is_off = |resident: &Resident| resident.is_off() || resident.waits_for_start();
         self.resident.as_ref().is_some_and(is_off)
+    }
+
+    /// True while its process is suspended by another's will, and cannot react. A model that ends
+    /// does not wait for it.
+    fn is_held(&self) -> bool {
+        let is_closed = self.state.lock().is_closed;
+        !is_closed && self.resident.as_ref().is_some_and(Resident::is_held)
     }
 
     /// True if another process waits for the room that its one has on the GPU.

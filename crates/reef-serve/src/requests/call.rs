@@ -55,7 +55,8 @@ impl Job {
         };
         let (id, sequence) = (&*head.id, head.sequence.as_ref());
         let (inputs, outputs) = (&*inputs, &*outputs);
-        let call = Call { id, class, time, gone, sequence, inputs, outputs, part };
+        let is_held = &|| false; // its process knows
+        let call = Call { id, class, time, gone, is_held, sequence, inputs, outputs, part };
         let made = instance.call(call);
         phases.infer = written.elapsed();
         self.tenant.charge(class, phases.infer, phases.infer);
@@ -116,6 +117,7 @@ impl Batch {
         let gone: Vec<_> = ready.iter().map(|one| move || one.job.is_gone()).collect();
         // A model with answers in parts has no batches.
         let part = &|_: Vec<CallOutput>| -> Result<()> { Ok(()) };
+        let is_held = &|| false; // its process knows
         let calls: Vec<Call<'_>> = ready
             .iter()
             .zip(&gone)
@@ -124,6 +126,7 @@ impl Batch {
                 class: one.job.priority.class(),
                 time: one.job.deadline.saturating_duration_since(written),
                 gone,
+                is_held,
                 sequence: one.head.sequence.as_ref(),
                 inputs: &one.inputs,
                 outputs: &one.outputs,

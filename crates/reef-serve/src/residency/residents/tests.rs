@@ -291,7 +291,9 @@ fn request_for_a_process_of_an_operator_is_refused_at_once() {
     let refused = all[0].enter(MINUTE, &|| false).map(drop);
     let want = "the model's process 1 was suspended by an operator: `reef resume 1` brings it back";
     assert_eq!(refused, Err(Refusal::Away(Error::Unavailable(want.into()))));
+    assert!(all[0].is_held());
     device.suspended.store(0, SeqCst);
+    assert!(!all[0].is_held());
     drop(all[0].enter(MINUTE, &|| false).unwrap());
 }
 
