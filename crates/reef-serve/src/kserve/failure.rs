@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::net::identity::client_id::Protocol;
-use crate::residency::residents::no_room;
+use crate::residency::residents::may_be_repeated;
 use axum::Extension;
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -166,7 +166,7 @@ fn answer(error: &Error, json: Vec<u8>) -> Response {
         let scheme = HeaderValue::from_static("Bearer");
         response.headers_mut().insert(WWW_AUTHENTICATE, scheme);
     }
-    if *error == no_room() {
+    if may_be_repeated(error) {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static(RETRY_SECONDS));
     }
     response
@@ -203,6 +203,7 @@ fn openai_type(status: StatusCode) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::residency::residents::no_room;
 
     #[test]
     fn client_of_a_model_off_its_device_is_told_when_to_repeat() {

@@ -526,16 +526,14 @@ impl Resident {
             return Some(Refusal::Away(Error::Unavailable(why.into())));
         }
         let pid = table.pid(self.id)?;
-        let why = match self.all.mover.suspender(pid)? {
+        let error = match self.all.mover.suspender(pid)? {
             Suspender::Idle => return None,
-            Suspender::Operator => format!(
+            Suspender::Operator => Error::Unavailable(format!(
                 "the model's process {pid} was suspended by an operator: `reef resume {pid}` brings it back"
-            ),
-            Suspender::Memory => {
-                format!("the model's process {pid} has left the GPU for a real-time program")
-            }
+            )),
+            Suspender::Memory => left_for_memory(),
         };
-        Some(Refusal::Away(Error::Unavailable(why)))
+        Some(Refusal::Away(error))
     }
 }
 
@@ -544,6 +542,16 @@ fn always_there(model: &str) -> Error {
     Error::Invalid(format!(
         "model {model}: must have residency = \"on-demand\" to leave its device"
     ))
+}
+
+/// Returns whether a request with this error may succeed a moment later, without an operator.
+pub(crate) fn may_be_repeated(error: &Error) -> bool {
+    [no_room(), left_for_memory()].contains(error)
+}
+
+/// Returns the error for a request whose process returns once a real-time program leaves it room.
+fn left_for_memory() -> Error {
+    Error::Unavailable("the model has left the GPU for a real-time program: try again".into())
 }
 
 /// Returns the error for a request whose process has not returned.

@@ -17,8 +17,10 @@ const MINUTE: Duration = Duration::from_secs(60);
 struct Device {
     count: u32,
     away: Mutex<BTreeSet<u32>>,
-    /// Process that an operator has suspended; 0: none.
+    /// Process that is suspended; 0: none.
     suspended: AtomicU32,
+    /// True if it is for a real-time program's memory, and not by an operator.
+    is_for_memory: AtomicBool,
     /// True if every departure is refused.
     refuses: AtomicBool,
     /// True while departures of turnovers do not end.
@@ -74,7 +76,8 @@ impl Mover for TestMover {
 
     fn suspender(&self, pid: u32) -> Option<Suspender> {
         if self.0.suspended.load(SeqCst) == pid {
-            return Some(Suspender::Operator);
+            let is_for_memory = self.0.is_for_memory.load(SeqCst);
+            return Some(if is_for_memory { Suspender::Memory } else { Suspender::Operator });
         }
         self.0.away.lock().contains(&pid).then_some(Suspender::Idle)
     }
@@ -115,8 +118,9 @@ fn start_bounded(
     max_away: Option<u64>,
 ) -> (Arc<Device>, Arc<Residents>, Vec<Resident>) {
     let (count, refuses) = (idles.len() as u32, AtomicBool::new(refuses));
-    let (away, suspended, holds, turnovers) = Default::default();
-    let device = Arc::new(Device { count, away, suspended, refuses, holds, turnovers });
+    let (away, suspended, is_for_memory, holds, turnovers) = Default::default();
+    let device = Device { count, away, suspended, is_for_memory, refuses, holds, turnovers };
+    let device = Arc::new(device);
     let residents = Residents::new(Box::new(TestMover(device.clone())), max_away);
     let one = |(&idle, number): (&Duration, u32)| {
         let (model, class, device) = (format!("m{number}"), Class::BestEffort, "cuda:0".into());
@@ -291,6 +295,10 @@ fn request_for_a_process_of_an_operator_is_refused_at_once() {
     let refused = all[0].enter(MINUTE, &|| false).map(drop);
     let want = "the model's process 1 was suspended by an operator: `reef resume 1` brings it back";
     assert_eq!(refused, Err(Refusal::Away(Error::Unavailable(want.into()))));
+    assert!(all[0].is_held());
+    device.is_for_memory.store(true, SeqCst);
+    let refused = all[0].enter(MINUTE, &|| false).map(drop);
+    assert!(matches!(&refused, Err(Refusal::Away(why)) if may_be_repeated(why)), "{refused:?}");
     assert!(all[0].is_held());
     device.suspended.store(0, SeqCst);
     assert!(!all[0].is_held());
