@@ -582,7 +582,8 @@ fn open_residents(config: &Config, observer: &Observer) {
     observer.metrics.add(Box::new(ResidencyCollector(residents.clone())));
 }
 
-/// Opens the folders from which processes start, if the configuration names a place for them.
+/// Opens the folders from which processes start, if the configuration names a place for them, and
+/// removes those that are beyond its bound.
 ///
 /// # Errors
 ///
@@ -591,6 +592,10 @@ fn open_checkpoints(config: &Config, observer: &Observer) -> Result<()> {
     let Some(folder) = &config.models.checkpoints else { return Ok(()) };
     let store = Store::open(folder, unlimited_if_zero(config.models.checkpoints_mib));
     let store = store.map_err(|e| Error::Invalid(format!("models.checkpoints: {e}")))?;
+    for removed in store.trim() {
+        let folder = removed.display();
+        tracing::info!(%folder, "removed: models.checkpoints_mib is less than all folders take");
+    }
     if let Err(why) = Criu::from_environment() {
         tracing::warn!(%why, "models.checkpoints: no process can be written");
     }

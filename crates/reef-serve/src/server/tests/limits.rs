@@ -37,6 +37,31 @@ fn open_requests_are_limited() {
     fixture.server.request(&Peer::UNKNOWN).unwrap();
 }
 
+/// As when the bound has been made smaller: nothing may be written for long.
+#[test]
+fn folder_of_a_process_beyond_the_bound_is_removed_at_the_start() {
+    use std::os::unix::fs::PermissionsExt;
+    let stays = |mib: u64| {
+        let mut old = PathBuf::new();
+        let change = |config: &mut Config| {
+            let saved = config.models.repository.clone().unwrap().join("saved");
+            old = saved.join("old");
+            std::fs::create_dir_all(old.join("images")).unwrap();
+            std::fs::write(old.join("images/pages-1.img"), vec![0; 2 << 20]).unwrap();
+            std::fs::write(old.join("description"), "reef-checkpoint").unwrap();
+            for place in [&saved, &old] {
+                let own = std::fs::Permissions::from_mode(0o700);
+                std::fs::set_permissions(place, own).unwrap();
+            }
+            (config.models.checkpoints, config.models.checkpoints_mib) = (Some(saved), mib);
+            config.guests.listen = true;
+        };
+        let _fixture = Fixture::open("checkpoints", change, Server::without_models);
+        old.exists()
+    };
+    assert!(stays(2) && !stays(1));
+}
+
 /// The rest is kept for others.
 #[test]
 fn a_principal_has_its_part_of_open_requests() {
