@@ -19,4 +19,5 @@ mod repeat;
 mod sequences;
 pub(super) mod stored;
 pub(super) mod texts;
+mod twins;
 pub(super) mod walk;

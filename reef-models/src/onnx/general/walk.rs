@@ -9,6 +9,7 @@ use super::operators::lower;
 use super::options::TensorOptions;
 use super::stored::element;
 use super::texts::{STRING, moved, numbers_or_places, texts_of};
+use super::twins::{Twins, selects};
 use crate::ir::recognise::reading::{Recognised, Refusal, recognise};
 use crate::memory::ledger::Ledger;
 use crate::model::texts::Texts;
@@ -58,6 +59,7 @@ pub(super) struct Scope<'a, 's> {
     pub(super) outer: Option<&'s Scope<'a, 's>>,
     /// Operands of a function that its node leaves out.
     pub(super) left_out: HashSet<&'a str>,
+    pub(super) twins: Twins<'a>,
 }
 
 impl<'a> Scope<'a, '_> {
@@ -143,6 +145,8 @@ pub(in crate::onnx) struct Walk<'a, 'o> {
     pub(super) outputs: Vec<&'a str>,
     /// Rows of the next node's first result that are read at most; `None` if all may be.
     rows: Option<usize>,
+    /// Set if nodes select as many as data decide.
+    selects: bool,
     /// Iterations of loops so far.
     pub(super) iterations: usize,
     /// Conditions of what is being read, and the values that they must have for its results to be
@@ -236,6 +240,7 @@ impl<'a, 'o> Walk<'a, 'o> {
             marks: Marks::new(),
             outputs: Vec::new(),
             rows: None,
+            selects: false,
             iterations: 0,
             guards: Vec::new(),
             checks: Vec::new(),
@@ -252,6 +257,8 @@ impl<'a, 'o> Walk<'a, 'o> {
         self.initializers(graph, &mut scope)?;
         self.inputs(graph, &mut scope)?;
         self.outputs = graph.outputs.iter().map(|output| output.name).collect();
+        let bodies = self.functions.iter().map(|function| &*function.nodes);
+        self.selects = [&*graph.nodes].into_iter().chain(bodies).any(selects);
         self.nodes(&graph.nodes, &mut scope, &[], 0)?;
         let names: HashSet<&str> = self.outputs.iter().copied().collect();
         let mut outputs = Vec::new();
@@ -486,8 +493,17 @@ impl<'a, 'o> Walk<'a, 'o> {
         depth: usize,
     ) -> Result<(), Fault> {
         self.rows = if depth == 0 { self.rows_read(node, nodes, scope) } else { None };
-        let (results, bounds) = self.node(node, scope, outer, depth)?;
+        let rows = self.rows;
+        let twin = if self.selects { scope.twins.of(node, rows) } else { None };
+        let (results, bounds) = match twin {
+            Some(twin) => self.results_of_twin(node, twin, scope)?,
+            None => self.node(node, scope, outer, depth)?,
+        };
         let fault = |why| Fault::at_node(name_of(node), node.op, why);
+        if self.selects && twin.is_none() {
+            let kept = scope.twins.keep(node, rows, self.ledger);
+            kept.map_err(|why| fault(why.into()))?;
+        }
         let mut bounds = bounds.into_iter().chain(std::iter::repeat(None));
         for (&output, result) in node.outputs.iter().zip(results) {
             let bound = bounds.next().flatten();
@@ -510,6 +526,28 @@ impl<'a, 'o> Walk<'a, 'o> {
             }
         }
         Ok(())
+    }
+
+    /// Results that a node before this one has, with all that is known of them.
+    fn results_of_twin(
+        &mut self,
+        node: &'a NodeFile<'a>,
+        twin: &'a NodeFile<'a>,
+        scope: &Scope<'a, '_>,
+    ) -> Result<(Vec<NodeResult>, Vec<Option<Bound>>), Fault> {
+        let fault = |why| Fault::at_node(name_of(node), node.op, why);
+        node.outputs.iter().for_each(|name| self.names.forget(name));
+        let pairs = twin.outputs.iter().copied().zip(node.outputs.iter().copied());
+        let facts = self.names.renamed(pairs);
+        let result = |name: &&str| match scope.get(name) {
+            None if name.is_empty() => {
+                self.builder.whole(vec![0], Vec::new()).map(NodeResult::Tensor)
+            }
+            _ => self.result_named(name, scope),
+        };
+        let results: Result<Vec<_>> = twin.outputs.iter().map(result).collect();
+        self.names.extend(facts);
+        Ok((results.map_err(fault)?, Vec::new()))
     }
 
     /// Results of a node, and the sizes of them that data decide.

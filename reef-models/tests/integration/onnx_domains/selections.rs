@@ -70,6 +70,24 @@ fn operators_of_other_rows_refuse_sizes_of_data() {
     say("Concat", &["y", "y"], &[int("axis", 0)]).unwrap();
 }
 
+/// As exporters repeat the mask of each tensor that it selects from.
+#[test]
+fn selections_by_equal_masks_have_the_same_size() {
+    let sum_with_rows_by = |column: &str| {
+        [
+            stored("other", I64, &[], &1i64.to_le_bytes()),
+            node("Gather", &["x", column], "another", &[int("axis", 1)]),
+            node("Cast", &["another"], "mask", &[int("to", 9)]),
+            node("Compress", &["x", "mask"], "same", &[int("axis", 0)]),
+            node("Add", &["y", "same"], "z", &[]),
+            open(12, "z", FLOAT, &["n", "2"]),
+        ]
+    };
+    let made = made_of_rows(&sum_with_rows_by("first"), [1.0, 2.0, 0.0, 3.0, 4.0, 5.0]);
+    assert_eq!(made, [2.0, 4.0, 8.0, 10.0]);
+    refused_of_rows(&sum_with_rows_by("other"), "data decide about a size of operand 0");
+}
+
 #[test]
 fn images_whose_number_data_decide_are_resized_to_sizes() {
     let parts = counted(&[
