@@ -244,3 +244,22 @@ fn norms_of_queries_and_keys_come_before_their_product() {
     };
     assert!(one.contains("q_norm_weight and k_norm_weight come together"), "{one}");
 }
+
+/// Newer files have a number for queries and one for keys.
+#[test]
+fn norms_of_queries_and_keys_have_numbers_of_their_own() {
+    let constants = || {
+        let keys = singles("k", &[1, 2, 2], |k| k as f32 * 0.5 - 0.5);
+        [keys, singles("g", &[2], |k| k as f32 + 0.5)]
+    };
+    let inputs = ["", "", "", "", "", "", "", "g", "g"];
+    let made =
+        |attributes: &[Vec<u8>]| grouped("x", &inputs, attributes, &constants()).values().to_f64();
+    let (both, usual) = (made(&[float("qk_norm_epsilon", 0.5)]), made(&[]));
+    let each = [float("q_norm_epsilon", 0.5), float("k_norm_epsilon", 0.5)];
+    assert_eq!(made(&each), both);
+    let over = [&each[..], &[float("qk_norm_epsilon", 2.0)]].concat();
+    assert_eq!(made(&over), both);
+    let first = made(&each[..1]);
+    assert!(first != usual && first != both && both != usual, "{first:?}");
+}

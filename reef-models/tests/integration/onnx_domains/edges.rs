@@ -631,3 +631,48 @@ fn older_file_is_read_if_its_operators_have_not_changed() {
         assert!(said.contains(&wanted), "{said}");
     }
 }
+
+/// The result has the type of the scale, as the standard has it.
+#[test]
+fn norm_by_the_root_mean_square_has_the_type_of_its_scale() {
+    let parts = [
+        node("RMSNormalization", &["x", "s"], "y", &[]),
+        stored("s", 10, &[2], &[0, 0x3c, 0, 0x40]), // 1 and 2
+        value(11, "x", &[1, 2]),
+        typed(12, "y", 10, &[1, 2]),
+    ];
+    let bytes = file(23, &parts);
+    let model = Model::from_onnx(&bytes, "made").tensors_only().read().unwrap();
+    let made = model.tensors().unwrap().execute(&[Array::F32(vec![3.0, 3.0])]).unwrap();
+    assert_eq!((made[0].element(), doubles(&made[0])), (Element::F16, vec![1.0, 2.0]));
+}
+
+/// Operator set 27 says in which type the numbers are made; the usual one is written out too.
+#[test]
+fn range_may_say_the_type_of_its_steps() {
+    let half = |name: &str, bytes: [u8; 2]| stored(name, 10, &[], &bytes);
+    let parts = [
+        node("Range", &["from", "to", "by"], "y", &[int("stash_type", 1)]),
+        half("from", [0, 0]),
+        half("to", [0, 0x42]), // 3
+        half("by", [0, 0x3c]), // 1
+        typed(12, "y", 10, &[3]),
+    ];
+    let bytes = file(27, &parts);
+    let model = Model::from_onnx(&bytes, "made").tensors_only().read().unwrap();
+    let made = model.tensors().unwrap().execute(&[]).unwrap();
+    assert_eq!((made[0].element(), doubles(&made[0])), (Element::F16, vec![0.0, 1.0, 2.0]));
+}
+
+#[test]
+fn resize_by_factors_and_sizes_is_refused() {
+    let parts = [
+        node("Resize", &["x", "", "by", "to"], "y", &[]),
+        singles("by", &[2], |_| 2.0),
+        numbers("to", &[2, 3]),
+        value(11, "x", &[1, 1]),
+        open(12, "y", FLOAT, &[]),
+    ];
+    let said = network(&parts, &[]).unwrap_err();
+    assert!(said.ends_with("factors and sizes exclude each other"), "{said}");
+}

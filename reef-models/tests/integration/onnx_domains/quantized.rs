@@ -300,3 +300,22 @@ fn inputs_of_a_quantized_lstm_are_rounded_by_their_range() {
     assert_near(&made[1], &[0.291853]);
     assert_near(&made[2], &[0.668067]);
 }
+
+#[test]
+fn type_of_a_quantized_result_is_that_of_its_zero_point() {
+    let read = |zero: i64, asked: i64| {
+        let nodes = [
+            node("QuantizeLinear", &["x", "s", "z"], "y", &[int("output_dtype", asked)]),
+            scalar("s", 1.0),
+            stored("z", zero, &[], &[0]),
+        ];
+        network(&between(&nodes, FLOAT, &["2"]), &[])
+    };
+    for (zero, asked) in [(I8, U8), (INT4, I8), (I8, INT4)] {
+        let said = read(zero, asked).unwrap_err();
+        assert!(said.contains(&format!("attribute output_dtype is {asked}, ")), "{said}");
+    }
+    for same in [I8, U8, INT4] {
+        assert!(read(same, same).is_ok());
+    }
+}

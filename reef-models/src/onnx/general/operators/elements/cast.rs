@@ -167,6 +167,7 @@ fn range(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let count = count.max(0.0) as usize;
     let _numbers = b.ledger.charge(8 * count as u64)?;
     let to = call.get(0)?.element();
+    call.int("stash_type", 1)?; // numbers are doubles meanwhile, whatever they are rounded to
     let numbers = if to.is_float() {
         Array::F64((0..count).map(|i| start + i as f64 * delta).collect())
     } else {

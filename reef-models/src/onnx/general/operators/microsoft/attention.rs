@@ -315,7 +315,7 @@ pub(super) fn rotary(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let (heads, wanted) =
         (size(call.int("num_heads", 0)?)?, size(call.int("rotary_embedding_dim", 0)?)?);
     let is_interleaved = call.flag("interleaved", false)?;
-    call.float("scale", 1.0)?;
+    call.float("scale", 1.0)?; // ONNX Runtime makes nothing of it
     if call.flag("is_packed_batching", false)? {
         return Err(beyond("attribute is_packed_batching must be 0, got 1"));
     }

@@ -70,18 +70,19 @@ fn normalised(
     call: &Call<'_>,
     [queries, keys]: [Value; 2],
 ) -> Result<[Value; 2]> {
-    let epsilon = call.float("qk_norm_epsilon", 1e-6)?;
+    let usual = call.float("qk_norm_epsilon", 1e-6)?;
+    let epsilons = [call.float("q_norm_epsilon", usual)?, call.float("k_norm_epsilon", usual)?];
     let weights = match (call.maybe(14), call.maybe(15)) {
         (Some(own), Some(shared)) => [own, shared],
         (None, None) => return Ok([queries, keys]),
         _ => return Err("q_norm_weight and k_norm_weight come together, one is missing".into()),
     };
-    let mut each = |value: &Value, weight: &Value| {
-        let [made, _] = b.by_root_mean_square(value, &[3], epsilon)?;
-        let made = b.scaled(&made, Some(weight), None)?;
+    let mut each = |value: &Value, k: usize| {
+        let [made, _] = b.by_root_mean_square(value, &[3], epsilons[k])?;
+        let made = b.scaled(&made, Some(weights[k]), None)?;
         b.cast(&made, value.element())
     };
-    Ok([each(&queries, weights[0])?, each(&keys, weights[1])?])
+    Ok([each(&queries, 0)?, each(&keys, 1)?])
 }
 
 /// Queries, keys and values: batches, heads, tokens, columns each.

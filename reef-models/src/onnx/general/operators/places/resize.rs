@@ -306,6 +306,9 @@ fn axes(call: &Call<'_>, old: bool, cuts: bool) -> Result<Vec<Axis>> {
         None => some(call.reals(if old { 1 } else { 2 })?),
     };
     let sizes = if old { None } else { some(sizes(call)?) };
+    if scales.is_some() && sizes.is_some() {
+        return Err("factors and sizes exclude each other".into());
+    }
     let roi = match call.maybe(1) {
         Some(_) if !old && cuts => some(call.reals(1)?),
         _ => None,

@@ -50,6 +50,12 @@ impl Quantized {
             Some(_) => call.few_bits(2),
             None => Few::of(asked),
         };
+        if let Some(zero) = call.maybe(2).filter(|_| asked != 0)
+            && (zero.element(), few) != (element(asked)?, Few::of(asked))
+        {
+            let of = zero.element();
+            return Err(format!("attribute output_dtype is {asked}, the zero point is {of}"));
+        }
         if let Some(few) = few {
             return Ok(Narrow::of_few(few).map_or(Self::Real(few), Self::Whole));
         }

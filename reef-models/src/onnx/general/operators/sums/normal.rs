@@ -60,14 +60,16 @@ fn layer(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Vec<Value>> {
     Ok(vec![b.cast(&made, x.element())?, mean, inverse])
 }
 
-/// Results: the input by its root mean square, and the inverse of that.
+/// Results: the input by its root mean square, and the inverse of that. The first one has the type
+/// of the scale, which may be another than the input's.
 fn root_mean_square(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Vec<Value>> {
     let x = call.get(0)?;
     let axes: Vec<usize> = (call.axis(-1, x.rank())?..x.rank()).collect();
     call.int("stash_type", 1)?;
     let [made, inverse] = b.by_root_mean_square(x, &axes, call.float("epsilon", 1e-5)?)?;
-    let made = b.scaled(&made, call.maybe(1), None)?;
-    Ok(vec![b.cast(&made, x.element())?, inverse])
+    let scale = call.get(1)?;
+    let made = b.scaled(&made, Some(scale), None)?;
+    Ok(vec![b.cast(&made, scale.element())?, inverse])
 }
 
 /// One number for each channel, to be broadcast over batch and space.
