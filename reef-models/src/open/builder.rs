@@ -221,6 +221,7 @@ impl<'a> ModelBuilder<'a> {
             return self.built(what, || Ok(Tensors::Seeded(self.seed)));
         }
         if path.is_dir() && is_program(path) {
+            self.check_takes_no_sizes(what)?;
             let model = ProgramModel::load(path, &self.budget)?;
             return Ok(Model::of_program(model, self.seed));
         }
@@ -275,10 +276,26 @@ impl<'a> ModelBuilder<'a> {
         Ok(())
     }
 
-    /// Refuses another size or batch than the network of a folder was made for.
+    /// Refuses a size and a batch for kernels that come as source.
+    fn check_takes_no_sizes(&self, what: &str) -> Result<()> {
+        let asked = [("size", self.size), ("batch", self.batch)];
+        match asked.into_iter().find_map(|(name, asked)| Some((name, asked?))) {
+            None => Ok(()),
+            Some((name, asked)) => {
+                let why = format!("its schedule has its sizes, got {name} {asked}");
+                Err(Error::Kind { file: what.into(), why })
+            }
+        }
+    }
+
+    /// Refuses another size or batch than the network has, whose sizes are known.
     fn check_fits(&self, network: &str, model: &ImageModel) -> Result<()> {
         let input = model.input();
-        let sizes = [("input size", self.size, input.height), ("batch", self.batch, input.batch)];
+        let sizes = [
+            ("input size", self.size, input.height),
+            ("input size", self.size, input.width),
+            ("batch", self.batch, input.batch),
+        ];
         for (what, asked, have) in sizes {
             if let Some(asked) = asked.filter(|&asked| asked != have) {
                 let network = network.into();
@@ -425,6 +442,7 @@ impl ModelBuilder<'_> {
     fn of_imported(&self, imported: Imported, origin: Option<Origin>) -> Result<Model> {
         match imported {
             Imported::Image(model, params) => {
+                self.check_fits(&model.graph().name, &model)?;
                 let kind = ModelKind::Image(model.into(), Tensors::Read(params));
                 Ok(Model::of_file(kind, origin))
             }
@@ -492,5 +510,18 @@ mod tests {
     fn unknown_network_is_named_with_known_ones() {
         let said = Model::open("lenet.safetensors").read().unwrap_err().to_string();
         assert!(said.starts_with("no network \"lenet.safetensors\" (have: resnet18, "), "{said}");
+    }
+
+    #[test]
+    fn sizes_of_kernels_as_source_are_their_own() {
+        let folder = std::env::temp_dir().join(format!("reef-sizes-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("n.cu"), "").unwrap();
+        let said = |model: ModelBuilder<'_>| model.read().unwrap_err().to_string();
+        let batch = said(Model::open(&folder).batch(4));
+        let size = said(Model::open(&folder).input_size(8));
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(batch.ends_with("its schedule has its sizes, got batch 4"), "{batch}");
+        assert!(size.ends_with("its schedule has its sizes, got size 8"), "{size}");
     }
 }

@@ -164,6 +164,34 @@ fn batch_of_a_file_that_fixes_it_is_refused() {
     Model::from_onnx(&bytes, "made").batch(1).read().unwrap();
 }
 
+/// A network for images has no open size any more once shapes have been chosen.
+#[test]
+fn size_and_batch_that_shapes_contradict_are_refused() {
+    let bytes = classifier("n");
+    let shaped = || Model::from_onnx(&bytes, "made").shape("pixels", &[2, 3, 4, 4]);
+    let said = shaped().batch(4).read().unwrap_err().to_string();
+    assert_eq!(said, "made: batch 4, possible are 2 to 2");
+    let said = shaped().input_size(8).read().unwrap_err().to_string();
+    assert_eq!(said, "made: input size 8, possible are 4 to 4");
+    shaped().batch(2).input_size(4).read().unwrap();
+}
+
+/// Rows of numbers are images of one element within.
+#[test]
+fn size_of_rows_of_numbers_is_refused() {
+    let graph = [
+        node("Clip", &["x", "low", "high"], "y", &[]),
+        scalar("low", 0.0),
+        scalar("high", 1.0),
+        value(11, "x", &[2, 3]),
+        value(12, "y", &[]),
+    ];
+    let bytes = file(17, &graph);
+    Model::from_onnx(&bytes, "made").images_only().read().unwrap();
+    let said = Model::from_onnx(&bytes, "made").input_size(32).read().unwrap_err().to_string();
+    assert!(said.starts_with("made: input size 32, "), "{said}");
+}
+
 /// Masks of decoders are as long as the past and the new token.
 #[test]
 fn size_whose_name_is_a_sum_follows_from_others() {
