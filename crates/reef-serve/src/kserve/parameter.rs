@@ -110,18 +110,20 @@ pub(crate) struct RegionPart {
 pub(crate) fn region_part<'a>(
     parameters: impl IntoIterator<Item = (&'a str, Parameter)>,
 ) -> Result<Option<RegionPart>> {
-    let (mut region, mut offset, mut bytes) = (None, 0, None);
+    let (mut region, mut offset, mut bytes) = (None, None, None);
     for (key, value) in parameters {
         match key {
             "shared_memory_region" => region = Some(value.text(key)?),
-            "shared_memory_offset" => offset = value.number(key)?,
+            "shared_memory_offset" => offset = Some(value.number(key)?),
             "shared_memory_byte_size" => bytes = Some(value.number(key)?),
             _ => {}
         }
     }
     match (region, bytes) {
-        (None, None) => Ok(None),
-        (Some(region), Some(bytes)) => Ok(Some(RegionPart { region, offset, bytes })),
+        (None, None) if offset.is_none() => Ok(None),
+        (Some(region), Some(bytes)) => {
+            Ok(Some(RegionPart { region, offset: offset.unwrap_or_default(), bytes }))
+        }
         _ => {
             Err(Error::Invalid("shared memory: region and byte size must be given together".into()))
         }
@@ -173,6 +175,7 @@ mod tests {
         let want = RegionPart { region: "r".into(), offset: 4, bytes: 8 };
         assert_eq!(region_part(all.clone()), Ok(Some(want)));
         assert!(region_part(all[..1].to_vec()).is_err() && region_part(all[1..].to_vec()).is_err());
+        assert!(region_part(all[2..].to_vec()).is_err(), "an offset of no region");
         assert_eq!(region_part([("mine", Parameter::Other)]), Ok(None));
         assert!(region_part([("shared_memory_region", Parameter::Number(1))]).is_err());
         assert_eq!(classes([("classification", Parameter::Number(3))]), Ok(3));

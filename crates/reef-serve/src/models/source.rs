@@ -58,6 +58,10 @@ impl ModelSource {
         if let (Some(network), Some(seed)) = (&network, description.seed) {
             return Ok(Self::Seeded { network: network.clone(), seed });
         }
+        if is_program && description.seed.is_some() {
+            let place = place.display();
+            return Err(Error::Invalid(format!("{place}: a seed requires a network")));
+        }
         if is_program {
             return Ok(Self::Program(place.to_path_buf()));
         }

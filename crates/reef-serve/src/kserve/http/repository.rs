@@ -65,7 +65,7 @@ async fn load(
 
 /// Body of a load.
 #[derive(Debug, Default, serde::Deserialize)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 struct LoadJson {
     #[serde(deserialize_with = "bounded::load_parameters")]
     parameters: Map<String, Value>,
@@ -98,4 +98,18 @@ async fn unload(
     Path(model): Path<String>,
 ) -> Reply<()> {
     Ok(server.unload(&peer, ModelName::new(&model)?).await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The model would be loaded without it.
+    #[test]
+    fn configuration_outside_of_the_parameters_is_refused() {
+        let said = parameters(br#"{"config": "{}"}"#).unwrap_err().to_string();
+        assert!(said.contains("unknown field `config`"), "{said}");
+        let given = parameters(br#"{"parameters": {"config": "{}"}}"#).unwrap();
+        assert_ne!(given, LoadParameters::default());
+    }
 }

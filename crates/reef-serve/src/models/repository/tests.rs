@@ -229,6 +229,21 @@ fn bound_of_loops_requires_an_onnx_file() {
 }
 
 #[test]
+fn seed_requires_a_network() {
+    let folder = Folder::new("seeds");
+    folder.file("a/model.toml", "seed = 4\n");
+    folder.file("a/1/a.onnx", "");
+    folder.file("b/model.toml", "seed = 4\n");
+    folder.file("b/1/kernels.cu", "");
+    let repository = folder.open();
+    for model in ["a", "b"] {
+        let found = repository.specs(&name(model), None, &Replacement::default());
+        let said = found.unwrap_err().to_string();
+        assert!(said.contains("a seed requires a network"), "{said}");
+    }
+}
+
+#[test]
 fn description_of_any_length_gets_one_short_error() {
     let folder = Folder::new("long");
     folder.file("m/1/model.onnx", "");
