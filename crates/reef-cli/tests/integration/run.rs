@@ -293,6 +293,14 @@ fn options_of_images_are_refused_with_arrays() {
     let input = format!("input_ids={}", folder.path("x.npy"));
     let error = refuses(&["run", "bert", &input, "--shape", "input_ids=1,3"]);
     assert!(error.ends_with("no ONNX file, so its sizes are its own"), "{error}");
+    let input = format!("input_ids={}", folder.file("ids.npy", npy("(1, 3)", &[0.0; 3])));
+    let error = refuses(&["run", "bert", &input, "--size", "5"]);
+    assert_eq!(error, "--size: the arrays have size 3, got 5");
+    std::fs::create_dir(folder.path("own")).expect("a folder");
+    folder.file("own/kernels.cu", "");
+    let own = folder.path("own");
+    let error = refuses(&["run", &own, &input, "cat.jpg"]);
+    assert_eq!(error, format!("{own} takes NAME=FILE.npy, not images"));
 }
 
 #[test]

@@ -14,7 +14,7 @@ use reef::tensor::{Array, Element, Spec};
 use std::time::Duration;
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    if args.input.is_empty() {
+    if args.input.is_empty() || !args.images.is_empty() {
         return Err(Usage(format!("{} takes NAME=FILE.npy, not images", args.model)).into());
     }
     if args.preempt {

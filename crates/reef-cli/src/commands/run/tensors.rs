@@ -77,6 +77,9 @@ fn built(args: &Args, given: &InputArrays) -> Result<Model> {
         Some(&[batch, .., size]) => (Some(size), Some(batch)),
         _ => (args.size, None),
     };
+    if let (Some(asked), Some(size)) = (args.size.filter(|asked| Some(*asked) != size), size) {
+        return Err(Usage(format!("--size: the arrays have size {size}, got {asked}")).into());
+    }
     let mut model = Model::open(&args.model).input_size(size).batch(batch).seed(WEIGHTS.0);
     model = model.shapes(args.shape.iter().cloned()).loop_bound(args.loop_bound);
     model = model.budget(&args.budget());

@@ -240,12 +240,14 @@ mod tests {
             (Element::Bool, "[true,false]"),
             (Element::F64, "[0.1,1e+300]"),
             (Element::F16, "[0.5,-2.0]"),
+            (Element::F32, "[-0.0]"),
         ] {
             let bytes = read(text, element).unwrap().to_le_bytes();
             let said = non_finite::to_json(&NumberList { element, bytes: &bytes });
             let said = String::from_utf8(said).unwrap();
             assert_eq!(said, text);
         }
+        assert_eq!(read("[1, 0]", Element::Bool), read("[true, false]", Element::Bool));
         for (element, text) in [
             (Element::I64, "[1.5]"),
             (Element::U8, "[256]"),
