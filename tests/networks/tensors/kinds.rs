@@ -30,7 +30,7 @@ type Make = fn(&mut ChaCha8Rng) -> Case;
 
 /// Runs `cases` random operations of each kind; every second one is preempted as well.
 pub(crate) fn kinds_agree<D: Operators>(device: &D, cases: u64) {
-    let kinds: [(&str, Make); 19] = [
+    let kinds: [(&str, Make); 21] = [
         ("map", map),
         ("contract", contract),
         ("depthwise", depthwise),
@@ -48,7 +48,9 @@ pub(crate) fn kinds_agree<D: Operators>(device: &D, cases: u64) {
         ("concat", concat),
         ("gather", gather),
         ("scatter", scatter),
+        ("many updates", many_updates),
         ("scan", scan),
+        ("long scan", long_scan),
         ("top", top),
     ];
     for (name, make) in kinds {
@@ -364,7 +366,26 @@ fn gather(rng: &mut ChaCha8Rng) -> Case {
 
 fn scatter(rng: &mut ChaCha8Rng) -> Case {
     use ScatterKind::*;
-    let (target, [data, indices, updates]) = target(rng);
+    let target = target(rng);
+    scattered(rng, target, &[Replace, Add, Multiply, Max, Min])
+}
+
+/// So many updates that a GPU's block has a preemption point among them, each 4,096.
+fn many_updates(rng: &mut ChaCha8Rng) -> Case {
+    use ScatterKind::*;
+    let (inner, rank) = (pick(rng, &[1, 3, 40]), rng.random_range(1..=3));
+    let (sizes, tuples) = (dims(rng, rank, 6), rng.random_range(4_200..8_000) / inner + 1);
+    let data = sizes.iter().product::<usize>() * inner;
+    let target = Target::Tuples { batches: 1, shared: rng.random(), sizes, inner, tuples };
+    let lens = [data, tuples * rank, tuples * inner];
+    scattered(rng, (target, lens), &[Replace, Add, Max, Min]) // products would be infinite or 0
+}
+
+fn scattered(
+    rng: &mut ChaCha8Rng,
+    (target, [data, indices, updates]): (Target, [usize; 3]),
+    kinds: &[ScatterKind],
+) -> Case {
     let (domain, elements) = pick(rng, &DOMAINS);
     let [of_data, of_updates] = [0, 1].map(|_| pick(rng, elements));
     let inputs = vec![
@@ -372,17 +393,28 @@ fn scatter(rng: &mut ChaCha8Rng) -> Case {
         Spec { element: Element::I64, dims: vec![indices] },
         Spec { element: of_updates, dims: vec![updates] },
     ];
-    let kind = pick(rng, &[Replace, Add, Multiply, Max, Min]);
+    let kind = pick(rng, kinds);
     let output = Spec { element: of_data, dims: vec![data] };
     let made = case(rng, Kind::Scatter(Scatter { target, kind, domain }), inputs, output, 0.0);
     with_none(rng, made)
 }
 
 fn scan(rng: &mut ChaCha8Rng) -> Case {
-    let (domain, elements) = pick(rng, &DOMAINS);
     // One row of several parts, or some rows.
     let most = if rng.random_ratio(1, 4) { [1, 12_000, 2] } else { [4, 900, 5] };
-    let [outer, len, inner] = most.map(|most| rng.random_range(1..=most));
+    let sizes = most.map(|most| rng.random_range(1..=most));
+    scanned(rng, sizes)
+}
+
+/// Rows so long that a GPU's block has a preemption point before its part, from 32,768 elements on.
+fn long_scan(rng: &mut ChaCha8Rng) -> Case {
+    let [outer, inner] = [2, 2].map(|most| rng.random_range(1..=most));
+    let len = rng.random_range(37_000..50_000);
+    scanned(rng, [outer, len, inner])
+}
+
+fn scanned(rng: &mut ChaCha8Rng, [outer, len, inner]: [usize; 3]) -> Case {
+    let (domain, elements) = pick(rng, &DOMAINS);
     let spec = Spec { element: pick(rng, elements), dims: vec![outer, len, inner] };
     let (exclusive, reverse) = (rng.random(), rng.random());
     let kind = Kind::Scan(Scan { len, inner, exclusive, reverse, domain });
