@@ -676,3 +676,19 @@ fn resize_by_factors_and_sizes_is_refused() {
     let said = network(&parts, &[]).unwrap_err();
     assert!(said.ends_with("factors and sizes exclude each other"), "{said}");
 }
+
+/// ONNX Runtime refuses it too.
+#[test]
+fn window_of_other_sizes_than_its_filters_is_refused() {
+    for op in ["Conv", "ConvTranspose"] {
+        let parts = [
+            node(op, &["x", "w"], "y", &[ints("kernel_shape", &[2, 2])]),
+            ones("w", &[1, 1, 3, 3]),
+            value(11, "x", &[1, 1, 4, 4]),
+            open(12, "y", FLOAT, &[]),
+        ];
+        let said = network(&parts, &[]).unwrap_err();
+        let want = "attribute kernel_shape = [2, 2] for filters float32[1, 1, 3, 3]";
+        assert!(said.ends_with(want), "{said}");
+    }
+}

@@ -3,7 +3,7 @@
 use super::taps::{Interpolation, Outside, Space, of_places};
 use crate::onnx::fault::Result;
 use crate::onnx::general::call::Call;
-use crate::onnx::general::operators::sums::convolutions::biased;
+use crate::onnx::general::operators::sums::convolutions::{biased, check_kernel};
 use crate::onnx::general::operators::sums::window::Sliding;
 use crate::tensors::axes::{elements, size};
 use crate::tensors::builder::Builder;
@@ -19,7 +19,7 @@ pub(super) fn convolution(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value>
     else {
         return Err(format!("filters {} for {}", filters.spec, x.spec));
     };
-    call.ints("kernel_shape")?;
+    check_kernel(call, filters)?;
     let window = Sliding::of(call, vec![rows, columns], &[height, width])?;
     let groups = size(call.int("group", 1)?)?;
     let shared = size(call.int("offset_group", 1)?)?;

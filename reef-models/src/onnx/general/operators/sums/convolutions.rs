@@ -33,7 +33,7 @@ pub(in crate::onnx::general::operators) fn convolved(
     w: &Value,
 ) -> Result<Value> {
     check(x, w)?;
-    kernel(call, "kernel_shape", x.rank() - 2)?;
+    check_kernel(call, w)?;
     let window = Sliding::of(call, w.dims()[2..].to_vec(), &x.dims()[2..])?;
     let groups = groups(call)?;
     convolve(b, x, w, &window, groups)
@@ -46,6 +46,17 @@ fn check(x: &Value, w: &Value) -> Result<()> {
         Ok(())
     } else {
         Err(format!("a convolution of {} with {}", x.spec, w.spec))
+    }
+}
+
+/// Refuses a `kernel_shape` that is not that of the filters, which have their sizes last.
+pub(in crate::onnx::general::operators) fn check_kernel(call: &Call<'_>, w: &Value) -> Result<()> {
+    let taps = &w.dims()[2..];
+    match kernel(call, "kernel_shape", taps.len())? {
+        Some(list) if list != taps => {
+            Err(format!("attribute kernel_shape = {list:?} for filters {}", w.spec))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -94,7 +105,7 @@ fn convolve(
 fn transposed(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let (x, w) = (call.get(0)?, call.get(1)?);
     check(x, w)?;
-    kernel(call, "kernel_shape", x.rank() - 2)?;
+    check_kernel(call, w)?;
     let (groups, rank) = (groups(call)?, x.rank() - 2);
     let (taps, over) = (&w.dims()[2..], &x.dims()[2..]);
     let [stride, dilation] = ["strides", "dilations"].map(|name| factors(call, name, rank));
