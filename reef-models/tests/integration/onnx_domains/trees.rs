@@ -236,6 +236,36 @@ fn ensemble_of_version_5_tests_membership() {
     assert_eq!(rows[5], [0.0, 10.0, 0.0, 0.0]);
 }
 
+#[test]
+fn ways_of_missing_values_are_one_for_each_branch() {
+    let single = |list: &[f32]| list.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
+    let said = |ways: &[i64]| {
+        let attributes = [
+            int("n_targets", 1),
+            tensor("nodes_modes", 2, &[1], &[0]),
+            ints("nodes_featureids", &[0]),
+            tensor("nodes_splits", FLOAT, &[1], &single(&[0.0])),
+            ints("nodes_missing_value_tracks_true", ways),
+            ints("tree_roots", &[0]),
+            ints("nodes_trueleafs", &[1]),
+            ints("nodes_truenodeids", &[0]),
+            ints("nodes_falseleafs", &[1]),
+            ints("nodes_falsenodeids", &[1]),
+            ints("leaf_targetids", &[0, 0]),
+            tensor("leaf_weights", FLOAT, &[2], &single(&[1.0, 2.0])),
+        ];
+        let graph = [
+            node_in(ML, "TreeEnsemble", &["x"], &["y"], &attributes),
+            open(11, "x", FLOAT, &["n", "1"]),
+            open(12, "y", FLOAT, &["n", "1"]),
+        ];
+        network(&graph, &[]).map(drop)
+    };
+    assert_eq!(said(&[1]), Ok(()));
+    let why = said(&[1, 0]).unwrap_err();
+    assert!(why.contains("attributes of nodes must have one entry for each, got 1 and "), "{why}");
+}
+
 /// scikit-learn's converter imports version 1 of ONNX's own operators for old files.
 #[test]
 fn version_of_operators_that_no_node_has_is_not_read() {

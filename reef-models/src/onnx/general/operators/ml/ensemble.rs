@@ -266,7 +266,8 @@ fn branches(b: &Builder<'_>, call: &Call<'_>) -> Result<Nodes> {
     let (len, leaves) = (features.len(), ints("leaf_targetids")?.len());
     let lens = [splits.len(), modes.len(), ids[0].len(), ids[1].len()];
     let lens = [&lens[..], &[children[0].len(), children[1].len()]].concat();
-    if len == 0 || lens.iter().any(|&other| other != len) {
+    let is_whole = missing.is_empty() || missing.len() == len;
+    if len == 0 || !is_whole || lens.iter().any(|&other| other != len) {
         return Err(format!(
             "attributes of nodes must have one entry for each, got {len} and {lens:?}"
         ));
