@@ -146,6 +146,11 @@ class Modules(unittest.TestCase):
         self.assertIn("Branches can't be exported to ONNX: TorchScript: the exported network", text)
         self.assertIn("TracerWarning: ", text)
 
+    def test_numbers_of_bfloat16_are_compared_too(self):
+        example = torch.ones(1, 3, dtype=torch.bfloat16)
+        with self.assertRaisesRegex(reef.InvalidError, "the exported network differs"):
+            reef.torch.load(Branches(), example, device=self.device)
+
     def test_module_whose_branches_depend_on_sizes_is_taken(self):
         net = reef.torch.load(Remembers(), torch.ones(1, 2), device=self.device)
         with self.device.real_time() as rt:

@@ -133,15 +133,16 @@ def _flat(made: Any) -> list[Any]:
 def _is_close(found: Any, wanted: Any) -> bool:
     import numpy
 
-    if str(wanted.dtype) == "torch.bfloat16":
-        return tuple(found.shape) == tuple(wanted.shape)  # NumPy has no such type
+    is_brain = str(wanted.dtype) == "torch.bfloat16"
+    if is_brain:  # NumPy has no such type: its bits are the upper half of a float32's
+        found, wanted = (found.astype(numpy.uint32) << 16).view(numpy.float32), wanted.float()
     wanted = wanted.numpy()
     if found.shape != wanted.shape:
         return False
     if wanted.dtype.kind not in "fc":
         # A rounding may decide between two labels; most are the same.
         return wanted.size == 0 or bool(numpy.mean(found == wanted) > 0.9)
-    near = _LOOSE if wanted.dtype.itemsize == 2 else _NEAR
+    near = _LOOSE if is_brain or wanted.dtype.itemsize == 2 else _NEAR
     finite = wanted[numpy.isfinite(wanted)]
     scale = float(numpy.abs(finite).max(initial=0))
     found, wanted = found.astype(numpy.float64), wanted.astype(numpy.float64)
