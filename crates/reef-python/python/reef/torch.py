@@ -134,9 +134,10 @@ def _is_close(found: Any, wanted: Any) -> bool:
     import numpy
 
     is_brain = str(wanted.dtype) == "torch.bfloat16"
-    if is_brain:  # NumPy has no such type: its bits are the upper half of a float32's
-        found, wanted = (found.astype(numpy.uint32) << 16).view(numpy.float32), wanted.float()
-    wanted = wanted.numpy()
+    wanted = (wanted.float() if is_brain else wanted).numpy()
+    if is_brain and found.dtype == numpy.uint16:
+        # NumPy has no such type: its bits are the upper half of those of float32.
+        found = (found.astype(numpy.uint32) << 16).view(numpy.float32)
     if found.shape != wanted.shape:
         return False
     if wanted.dtype.kind not in "fc":
