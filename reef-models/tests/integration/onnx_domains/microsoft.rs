@@ -133,6 +133,32 @@ fn embeddings_are_looked_up_and_normalized() {
     assert_eq!(made[1], Array::I32(vec![1]));
 }
 
+/// As in ONNX Runtime.
+#[test]
+fn segments_of_embeddings_are_the_first_if_left_out() {
+    let sums = |segments: &str, table: &str| {
+        let inputs = ["x", segments, "words", "places", table, "scale", "shift"];
+        let graph = [
+            node_in(MS, "EmbedLayerNormalization", &inputs, &["y", "", "sum"], &[]),
+            stored("segments", I32, &[1, 2], &[1, 0, 0, 0, 0, 0, 0, 0]),
+            singles("words", &[2, 1], |k| k as f32),
+            singles("places", &[2, 1], |_| 0.0),
+            singles("kinds", &[2, 1], |k| k as f32 + 7.0),
+            singles("scale", &[1], |_| 1.0),
+            singles("shift", &[1], |_| 0.0),
+            open(11, "x", I32, &["1", "2"]),
+            open(12, "y", FLOAT, &[]),
+            open(12, "sum", FLOAT, &[]),
+        ];
+        let made = network(&graph, &[])?.execute(&[Array::I32(vec![0, 1])]);
+        made.map(|made| doubles(&made[1])).map_err(|error| error.to_string())
+    };
+    assert_eq!(sums("segments", "kinds"), Ok(vec![8.0, 8.0]));
+    assert_eq!(sums("", "kinds"), Ok(vec![7.0, 8.0]));
+    assert_eq!(sums("", ""), Ok(vec![0.0, 1.0]));
+    assert!(sums("segments", "").unwrap_err().ends_with("segment_embedding is missing"));
+}
+
 /// Four bits each, the lower half of a byte first; without a zero point it is 8.
 #[test]
 fn weights_of_four_bits_are_unpacked_by_blocks() {

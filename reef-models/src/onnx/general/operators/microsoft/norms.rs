@@ -127,9 +127,20 @@ pub(super) fn embed(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Option<Vec<V
     let mut sum = rows(b, 2, words)?;
     let place = rows(b, 3, &places)?;
     sum = b.binary(Binary::Add, &sum, &place)?;
-    if let (Some(segments), Some(_)) = (segments, call.maybe(4)) {
-        let segment = rows(b, 4, segments)?;
-        sum = b.binary(Binary::Add, &sum, &segment)?;
+    match (segments, call.maybe(4)) {
+        (None, None) => {}
+        (Some(_), None) => {
+            return Err("segment_ids are given, and segment_embedding is missing".into());
+        }
+        (given, Some(_)) => {
+            // All are the first one if they are left out, as in ONNX Runtime.
+            let segments = match given {
+                Some(segments) => segments.clone(),
+                None => b.whole(vec![1, tokens], vec![0; tokens])?,
+            };
+            let segment = rows(b, 4, &segments)?;
+            sum = b.binary(Binary::Add, &sum, &segment)?;
+        }
     }
     let last = last_axis(&sum)?;
     let [made, ..] = b.standardise(&sum, &[last], call.float("epsilon", 1e-12)?)?;
