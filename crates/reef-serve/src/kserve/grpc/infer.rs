@@ -21,6 +21,7 @@ use crate::tensor::{TEXTS, TensorInfo, element, push_text, short};
 use bytes::Bytes;
 use reef::tensor::{Array, Element};
 use std::collections::HashMap;
+use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -214,7 +215,11 @@ fn input(tensor: InferInputTensor, raw: &mut impl Iterator<Item = Bytes>) -> Res
     let InferInputTensor { name, datatype, shape, parameters: p, contents } = tensor;
     let from = match (region_part(parameters(&p))?, contents) {
         (Some(part), None) => TensorData::Region(part),
-        (None, Some(contents)) => TensorData::Bytes(encode_list(&datatype, contents).into()),
+        (None, Some(contents)) => {
+            let bytes = encode_list(&datatype, contents);
+            let wrong = |why: String| Error::Invalid(format!("tensor {:?}: {why}", short(&name)));
+            TensorData::Bytes(bytes.map_err(wrong)?.into())
+        }
         (None, None) => TensorData::Bytes(raw.next().ok_or_else(|| {
             Error::Invalid(format!("tensor {:?}: must have contents", short(&name)))
         })?),
@@ -245,31 +250,80 @@ fn parameter(value: &InferParameter) -> Parameter {
 }
 
 /// Encodes the numbers or the texts of the list for their type; empty if there is no list for it.
-fn encode_list(datatype: &str, contents: InferTensorContents) -> Vec<u8> {
-    if datatype == TEXTS {
-        let mut bytes = Vec::new();
-        contents.bytes_contents.iter().for_each(|text| push_text(&mut bytes, text));
-        return bytes;
+///
+/// # Errors
+///
+/// The reason, if there are lists for other types, or a number does not fit its type.
+fn encode_list(datatype: &str, contents: InferTensorContents) -> Result<Vec<u8>, String> {
+    let filled = filled_lists(&contents);
+    if filled > 1 {
+        return Err(format!("must have one list of contents, got {filled}"));
     }
-    let Some(element) = element(datatype) else { return Vec::new() };
-    let array = match element {
+    if datatype != TEXTS && element(datatype).is_none() {
+        return Ok(Vec::new()); // the check of the model's types refuses it
+    }
+    let bytes = match element(datatype) {
+        None => {
+            let mut bytes = Vec::new();
+            contents.bytes_contents.iter().for_each(|text| push_text(&mut bytes, text));
+            bytes
+        }
+        Some(element) => numbers_of(element, contents)?.to_le_bytes(),
+    };
+    if bytes.is_empty() && filled > 0 {
+        return Err(format!("must have contents of {datatype}, or raw contents"));
+    }
+    Ok(bytes)
+}
+
+/// Numbers of the list for a type; none if there is no list for it.
+fn numbers_of(element: Element, contents: InferTensorContents) -> Result<Array, String> {
+    Ok(match element {
         Element::F32 => Array::F32(contents.fp32_contents),
         Element::F64 => Array::F64(contents.fp64_contents),
         Element::I64 => Array::I64(contents.int64_contents),
         Element::U64 => Array::U64(contents.uint64_contents),
-        // One by one: all of them as 64 bits would take eight times the bytes of the message.
         Element::I32 | Element::I16 | Element::I8 => {
-            Array::from_i64(element, contents.int_contents.into_iter().map(i64::from))
+            let half = 1i64 << (8 * element.bytes() - 1);
+            fitting(element, -half..half, &contents.int_contents)?
         }
         Element::U32 | Element::U16 | Element::U8 => {
-            Array::from_i64(element, contents.uint_contents.into_iter().map(i64::from))
+            fitting(element, 0..1i64 << (8 * element.bytes()), &contents.uint_contents)?
         }
         Element::Bool => {
             Array::from_i64(element, contents.bool_contents.into_iter().map(i64::from))
         }
-        Element::F16 | Element::BF16 => return Vec::new(),
-    };
-    array.to_le_bytes()
+        Element::F16 | Element::BF16 => Array::with_capacity(element, 0),
+    })
+}
+
+/// Numbers as those of a type, which must be in its range. One by one: all of them as 64 bits would
+/// take eight times the bytes of the message.
+fn fitting<N: Copy + Into<i64>>(
+    element: Element,
+    range: Range<i64>,
+    numbers: &[N],
+) -> Result<Array, String> {
+    let each = || numbers.iter().map(|&number| -> i64 { number.into() });
+    match each().find(|number| !range.contains(number)) {
+        Some(number) => Err(format!("{number} must fit {element}")),
+        None => Ok(Array::from_i64(element, each())),
+    }
+}
+
+/// Number of lists that have numbers or texts.
+fn filled_lists(contents: &InferTensorContents) -> usize {
+    let lens = [
+        contents.bool_contents.len(),
+        contents.int_contents.len(),
+        contents.int64_contents.len(),
+        contents.uint_contents.len(),
+        contents.uint64_contents.len(),
+        contents.fp32_contents.len(),
+        contents.fp64_contents.len(),
+        contents.bytes_contents.len(),
+    ];
+    lens.into_iter().filter(|&len| len > 0).count()
 }
 
 fn write(answer: InferResponse) -> ModelInferResponse {
@@ -325,5 +379,29 @@ mod tests {
             assert_eq!(said, "tensors of a request must be at most 2 (limits.tensors), got 3");
         }
         assert!(read(many(2, 2, 2), 2).is_ok());
+    }
+
+    #[test]
+    fn lists_of_other_types_and_numbers_out_of_range_are_refused() {
+        let floats = || InferTensorContents { fp32_contents: vec![0.5], ..Default::default() };
+        let ints = |int_contents| InferTensorContents { int_contents, ..Default::default() };
+        let uints = |uint_contents| InferTensorContents { uint_contents, ..Default::default() };
+        let both = InferTensorContents { int_contents: vec![1], ..floats() };
+        for (datatype, contents, why) in [
+            ("FP32", both, "must have one list of contents, got 2"),
+            ("INT32", floats(), "must have contents of INT32, or raw contents"),
+            ("FP16", floats(), "must have contents of FP16, or raw contents"),
+            ("BYTES", floats(), "must have contents of BYTES, or raw contents"),
+            ("INT8", ints(vec![0, 128]), "128 must fit int8"),
+            ("INT16", ints(vec![-32_769]), "-32769 must fit int16"),
+            ("UINT8", uints(vec![256]), "256 must fit uint8"),
+        ] {
+            assert_eq!(encode_list(datatype, contents), Err(why.into()), "{datatype}");
+        }
+        assert_eq!(encode_list("FP32", floats()), Ok(0.5f32.to_le_bytes().into()));
+        assert_eq!(encode_list("INT8", ints(vec![-128, 127])), Ok(vec![0x80, 0x7f]));
+        let all = encode_list("UINT32", uints(vec![u32::MAX]));
+        assert_eq!(all, Ok(u32::MAX.to_le_bytes().into()));
+        assert_eq!(encode_list("FP16", InferTensorContents::default()), Ok(Vec::new()));
     }
 }
