@@ -163,7 +163,16 @@ impl Declaration {
 
     /// Fixes open sizes: the first one of inputs, the second of two (`tokens`), rows and columns of
     /// four.
-    pub(crate) fn fix(&mut self, tokens: Option<usize>, size: Option<usize>, batch: Option<usize>) {
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` for a batch, or a size of images, that no input has then.
+    pub(crate) fn fix(
+        &mut self,
+        tokens: Option<usize>,
+        size: Option<usize>,
+        batch: Option<usize>,
+    ) -> Result<()> {
         let mut fixed = ChosenSizes::new();
         for input in &mut self.inputs {
             let sizes = input.sizes.as_mut().expect("of an input");
@@ -190,6 +199,27 @@ impl Declaration {
                 *declared = DeclaredSize::Fixed(size);
             }
         });
+        self.check_fixed(size.filter(|_| tokens.is_none()), batch)
+    }
+
+    /// Refuses a size of images and a batch that no input has.
+    fn check_fixed(&self, size: Option<usize>, batch: Option<usize>) -> Result<()> {
+        let is_image = |sizes: &[DeclaredSize], size: usize| {
+            sizes.len() == 4 && sizes[2..].iter().all(|side| *side == DeclaredSize::Fixed(size))
+        };
+        let has_batch = |sizes: &[DeclaredSize], batch: usize| {
+            sizes.first() == Some(&DeclaredSize::Fixed(batch))
+        };
+        let inputs = || self.inputs.iter().filter_map(|input| input.sizes.as_deref());
+        if let Some(batch) = batch.filter(|&batch| !inputs().any(|of| has_batch(of, batch))) {
+            let text = format!("batch: no input leaves its first size open for {batch}");
+            return Err(Error::Invalid(text));
+        }
+        if let Some(size) = size.filter(|&size| !inputs().any(|of| is_image(of, size))) {
+            let text = format!("size: no input leaves rows and columns open for {size}");
+            return Err(Error::Invalid(text));
+        }
+        Ok(())
     }
 
     /// Completes the given shapes; sizes that they leave open are 1.
@@ -513,9 +543,22 @@ mod tests {
     #[test]
     fn fixed_size_cannot_be_chosen() {
         let mut declaration = text();
-        declaration.fix(None, None, Some(4));
+        declaration.fix(None, None, Some(4)).unwrap();
         assert!(declaration.check(&vec![vec![4, 7], vec![4, 7]]).is_ok());
         assert!(declaration.check(&vec![vec![2, 7], vec![2, 7]]).is_err());
         assert_eq!((text().without_rows(), declaration.without_rows()), (None, Some("ids")));
+    }
+
+    #[test]
+    fn sizes_that_no_input_leaves_open_are_refused() {
+        let image: &[&str] = &["1", "3", "h", "w"];
+        let made = || Declaration::new(&[("x", image)], &[("y", &["1", "10"])]);
+        let said = |size, batch| made().fix(None, size, batch).map_err(|error| error.to_string());
+        assert_eq!((said(Some(32), None), said(None, Some(1))), (Ok(()), Ok(())));
+        let why = "batch: no input leaves its first size open for 4";
+        assert_eq!(said(Some(32), Some(4)), Err(why.into()));
+        let said = text().fix(None, Some(32), None).unwrap_err().to_string();
+        assert_eq!(said, "size: no input leaves rows and columns open for 32");
+        text().fix(Some(16), Some(16), Some(2)).unwrap();
     }
 }

@@ -256,11 +256,9 @@ impl ModelSpec {
             self.source.declared(self.size, self.max_batch() > 1, &self.shapes, &budget());
         let mut declared = declared.map_err(|error| of(&self.name, self.version, error))?;
         if let Some(declaration) = &mut declared {
-            declaration.fix(
-                self.source.is_text().then_some(self.size).flatten(),
-                self.size,
-                self.batch,
-            );
+            let tokens = self.source.is_text().then_some(self.size).flatten();
+            let fixed = declaration.fix(tokens, self.size, self.batch);
+            fixed.map_err(|error| of(&self.name, self.version, error))?;
             let shapes = self.shapes.first();
             self.source.find_values(declaration, shapes, self.size, self.batch, budget);
         }
