@@ -5,6 +5,9 @@ use rustix::process::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
+/// Maximum of [`Limits::tensors`].
+pub(crate) const MAX_TENSORS: usize = 4096;
+
 /// Bounds on the memory of models and clients, in MiB; 0 means no limit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -91,7 +94,7 @@ pub struct Limits {
     /// Networks of one model for different request shapes, if its sizes are open; default 16. A
     /// principal may have its quota of them.
     pub shapes: usize,
-    /// Inputs or outputs of one request; default 1024.
+    /// Inputs or outputs of one request, up to 4096; default 1024.
     pub tensors: usize,
     /// Registered regions of shared memory; default 256. One tenant may have its quota of them, and
     /// an eighth is for the owner alone.

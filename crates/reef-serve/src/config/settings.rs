@@ -1,7 +1,7 @@
 //! Every key of the configuration, its default and its range.
 
 use super::guests::Guests;
-use super::limits::{Limits, Memory, Times};
+use super::limits::{Limits, MAX_TENSORS, Memory, Times};
 use super::listen::{Listen, Tls};
 use crate::class::{self, Class};
 use crate::config::rights::{self, RealTime, Rights};
@@ -141,7 +141,6 @@ impl Config {
             ("limits.message_mib", limits.message_mib),
             ("limits.models", limits.models),
             ("limits.shapes", limits.shapes),
-            ("limits.tensors", limits.tensors),
             ("times.request_ms", self.times.request_ms as usize),
             ("times.idle_ms", self.times.idle_ms as usize),
             ("times.keepalive_ms", self.times.keepalive_ms as usize),
@@ -150,6 +149,7 @@ impl Config {
             in_range(key, value, 1, 1 << 30)?;
         }
         in_range("limits.message_mib", limits.message_mib, 1, 2048)?;
+        in_range("limits.tensors", limits.tensors, 1, MAX_TENSORS)?;
         in_range("limits.principal_percent", limits.principal_percent as usize, 1, 100)?;
         for (key, mib) in [
             ("memory.requests_mib", self.memory.requests_mib),

@@ -1,6 +1,7 @@
 //! Bounded parts of a JSON request: texts with a maximum length, lists and parameters with a
 //! maximum number of entries, and the fields of an object that are asked for.
 
+use crate::config::limits::MAX_TENSORS;
 use crate::kserve::parameter::MAX_TEXT_BYTES;
 use crate::tensor::short;
 use serde::de::{
@@ -65,23 +66,38 @@ where
     D: Deserializer<'de>,
     T: Deserialize<'de>,
 {
-    deserializer.deserialize_seq(List(PhantomData))
+    deserializer.deserialize_seq(List { max: MAX_ENTRIES, key: "", of: PhantomData })
 }
 
-struct List<T>(PhantomData<T>);
+/// Reads the tensors of a request: as many as the configuration may allow.
+pub(super) fn tensors<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    let key = " (limits.tensors)";
+    deserializer.deserialize_seq(List { max: MAX_TENSORS, key, of: PhantomData })
+}
+
+struct List<T> {
+    max: usize,
+    /// Key of the maximum, for errors.
+    key: &'static str,
+    of: PhantomData<T>,
+}
 
 impl<'de, T: Deserialize<'de>> Visitor<'de> for List<T> {
     type Value = Vec<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a list of at most {MAX_ENTRIES}")
+        write!(f, "a list of at most {}{}", self.max, self.key)
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<T>, A::Error> {
         let mut all = Vec::new();
         while let Some(next) = seq.next_element()? {
-            if all.len() == MAX_ENTRIES {
-                return Err(A::Error::invalid_length(MAX_ENTRIES + 1, &self));
+            if all.len() == self.max {
+                return Err(A::Error::invalid_length(self.max + 1, &self));
             }
             all.push(next);
         }

@@ -347,6 +347,7 @@ fn output_json<'a>(info: &'a TensorInfo, output: &'a ResponseOutput) -> OutputTe
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::limits::MAX_TENSORS;
 
     #[test]
     fn length_of_json_is_one_number() {
@@ -406,5 +407,19 @@ mod tests {
         let (words, _) = bytes.as_chunks();
         let values: Vec<f32> = words.iter().map(|&word| f32::from_le_bytes(word)).collect();
         assert!(values[0].is_nan() && values[1] == f32::NEG_INFINITY, "{values:?}");
+    }
+
+    #[test]
+    fn request_with_too_many_tensors_names_the_key() {
+        let read = |count: usize, max: usize| {
+            let inputs = r#"{"name":"a","shape":[],"datatype":"FP32"},"#.repeat(count);
+            let body = format!("{{\"inputs\":[{}]}}", inputs.trim_end_matches(','));
+            let buffers = BufferPool::new(0);
+            read(&HeaderMap::new(), body.as_bytes(), Bytes::new(), max, None, &buffers)
+        };
+        let said = read(1025, 1024).unwrap_err().to_string();
+        assert_eq!(said, "tensors of a request must be at most 1024 (limits.tensors), got 1025");
+        let said = read(MAX_TENSORS + 1, MAX_TENSORS).unwrap_err().to_string();
+        assert!(said.contains("a list of at most 4096 (limits.tensors)"), "{said}");
     }
 }

@@ -17,10 +17,10 @@ pub(super) struct InferRequestJson<'a> {
     pub(super) id: String,
     #[serde(default, deserialize_with = "bounded::parameters")]
     pub(super) parameters: Map<String, Value>,
-    #[serde(deserialize_with = "bounded::list")]
+    #[serde(deserialize_with = "bounded::tensors")]
     #[serde(borrow)]
     pub(super) inputs: Vec<InputJson<'a>>,
-    #[serde(default, deserialize_with = "bounded::list")]
+    #[serde(default, deserialize_with = "bounded::tensors")]
     pub(super) outputs: Vec<OutputJson>,
 }
 
