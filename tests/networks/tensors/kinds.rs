@@ -370,7 +370,7 @@ fn scatter(rng: &mut ChaCha8Rng) -> Case {
     scattered(rng, target, &[Replace, Add, Multiply, Max, Min])
 }
 
-/// So many updates that a GPU's block has a preemption point among them, each 4,096.
+/// More updates than a GPU's block applies before its first preemption point, which are 4,096.
 fn many_updates(rng: &mut ChaCha8Rng) -> Case {
     use ScatterKind::*;
     let (inner, rank) = (pick(rng, &[1, 3, 40]), rng.random_range(1..=3));
