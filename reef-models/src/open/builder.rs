@@ -168,6 +168,10 @@ impl<'a> ModelBuilder<'a> {
     /// errors of [`Model::with_scales`].
     pub fn read(self) -> Result<Model> {
         let model = self.read_place()?;
+        #[cfg(feature = "onnx")]
+        if self.onnx.kernels == Kernels::Images {
+            model.image()?;
+        }
         match &self.scales {
             Some(scales) => model.with_scales(scales),
             None => Ok(model),
@@ -410,14 +414,18 @@ impl ModelBuilder<'_> {
         Ok(found.chosen(&self.options()))
     }
 
-    /// Refuses shapes and a bound of loops for what isn't an ONNX file.
+    /// Refuses shapes, values and a bound of loops for what isn't an ONNX file.
     fn check_takes_no_shapes(&self, what: &str) -> Result<()> {
-        let why = match (self.onnx.shapes.is_empty(), self.onnx.loop_bound) {
-            (true, None) => return Ok(()),
-            (true, Some(_)) => "no ONNX file, so it has no loops to bound".into(),
-            (false, _) => "no ONNX file, so its sizes are its own".into(),
+        let why = if !self.onnx.shapes.is_empty() {
+            "no ONNX file, so its sizes are its own"
+        } else if self.onnx.loop_bound.is_some() {
+            "no ONNX file, so it has no loops to bound"
+        } else if !self.onnx.values.is_empty() {
+            "no ONNX file, so values of inputs decide about no shapes"
+        } else {
+            return Ok(());
         };
-        Err(Error::Kind { file: what.into(), why })
+        Err(Error::Kind { file: what.into(), why: why.into() })
     }
 
     fn options(&self) -> ReadOptions {

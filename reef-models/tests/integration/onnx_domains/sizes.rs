@@ -5,6 +5,7 @@ use crate::handmade::{file, int, ints, node, node_in, open, scalar, value};
 use reef_models::Model;
 use reef_models::onnx::DeclaredSize;
 use reef_op::tensor::Array;
+use std::collections::BTreeMap;
 
 const FLOAT: i64 = 1;
 
@@ -174,6 +175,16 @@ fn size_and_batch_that_shapes_contradict_are_refused() {
     let said = shaped().input_size(8).read().unwrap_err().to_string();
     assert_eq!(said, "made: input size 8, possible are 4 to 4");
     shaped().batch(2).input_size(4).read().unwrap();
+}
+
+#[test]
+fn choices_of_files_are_refused_for_built_networks() {
+    let texts = Model::open("distilbert").input_size(16).images_only();
+    let said = texts.read().unwrap_err().to_string();
+    assert!(said.starts_with("distilbert takes tensors (input_ids: "), "{said}");
+    let values = BTreeMap::from([("x".to_owned(), (vec![1], Array::I64(vec![0])))]);
+    let said = Model::open("resnet18").values(&values).read().unwrap_err().to_string();
+    assert!(said.ends_with("so values of inputs decide about no shapes"), "{said}");
 }
 
 /// Rows of numbers are images of one element within.
