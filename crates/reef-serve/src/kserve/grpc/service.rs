@@ -120,8 +120,8 @@ impl GrpcInferenceService for Service {
         request: Request<RepositoryIndexRequest>,
     ) -> Reply<RepositoryIndexResponse> {
         let charge: Option<Charge> = request.extensions().get().cloned();
-        let (peer, ready) = (peer(&request), request.into_inner().ready);
-        let listed = self.0.index(&peer).await.map(|listed| repository::index(listed, ready));
+        let (peer, request) = (peer(&request), request.into_inner());
+        let listed = repository::index(&self.0, &peer, request).await;
         reply(listed.and_then(|answer| charged(charge.as_ref(), answer)))
     }
 
