@@ -96,15 +96,20 @@ fn doubles_are_scaled_as_doubles() {
 
 #[test]
 fn columns_of_tensors_are_put_together() {
-    let joined = |dims: &[i64]| {
-        let parts = [
+    let parts = |dims: &[i64]| {
+        [
             node_in(ML, "FeatureVectorizer", &["x", "w"], &["y"], &[ints("inputdimensions", dims)]),
             stored("w", INT64, &[2, 1], &[7i64, 8].map(i64::to_le_bytes).concat()),
             open(11, "x", FLOAT, &["2", "3"]),
             open(12, "y", FLOAT, &[]),
-        ];
-        outputs(&parts, &[2, 3], Array::F32(vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0])).remove(0)
+        ]
     };
+    let joined = |dims: &[i64]| {
+        let x = Array::F32(vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        outputs(&parts(dims), &[2, 3], x).remove(0)
+    };
+    let said = network(&parts(&[3]), &[]).unwrap_err();
+    assert!(said.ends_with("inputdimensions has 1 numbers for 2 operands"), "{said}");
     assert_near(&joined(&[3, 1]), &[1.0, 2.0, 3.0, 7.0, 4.0, 5.0, 6.0, 8.0]);
     assert_near(&joined(&[2, 3]), &[1.0, 2.0, 7.0, 0.0, 0.0, 4.0, 5.0, 8.0, 0.0, 0.0]);
 }

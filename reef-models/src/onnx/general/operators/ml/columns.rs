@@ -117,9 +117,13 @@ const VALUES: &str = "imputed_value";
 /// Columns of several tensors next to each other, as many of each as are asked for: further ones
 /// are left out, and missing ones are zeros.
 fn joined(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
-    let wanted = call.ints("inputdimensions")?.unwrap_or_default();
+    let (wanted, given) = (call.ints("inputdimensions")?.unwrap_or_default(), call.all()?);
+    if !wanted.is_empty() && wanted.len() != given.len() {
+        let (have, want) = (wanted.len(), given.len());
+        return Err(format!("attribute inputdimensions has {have} numbers for {want} operands"));
+    }
     let mut all = Vec::new();
-    for (k, value) in call.all()?.into_iter().enumerate() {
+    for (k, value) in given.into_iter().enumerate() {
         let value = match value.dims() {
             &[columns] => b.reshape(value, vec![1, columns])?,
             [_, _] => value.clone(),
