@@ -20,8 +20,7 @@ def load(module: Any, example: Any, *, device: Device, instances: int = 8) -> Ne
     """Loads a `torch.nn.Module`, as it is for inference, with its weights.
 
     `example` is a tensor or a tuple of tensors: inputs that fix all shapes and types. The inputs of
-    the network have the names of the parameters of `forward`; that of a network for images is
-    `input`. The module is exported by
+    the network have the names of the parameters of `forward`. The module is exported by
     `torch.onnx`: by its TorchScript exporter and, if that can't, by that of `torch.export`, which
     needs the package onnxscript. So only tensors decide what the network computes: before it is
     returned, it is compared with the module on the example and on other inputs of its shapes. What
