@@ -23,8 +23,8 @@ def load(module: Any, example: Any, *, device: Device, instances: int = 8) -> Ne
     the network have the names of the parameters of `forward`. The module is exported by
     `torch.onnx`: by its TorchScript exporter and, if that can't, by that of `torch.export`, which
     needs the package onnxscript. So only tensors decide what the network computes: before it is
-    returned, it is compared with the module on the example and on other inputs of its shapes. What
-    a module returns in objects other than tensors, lists, tuples and dicts is not compared.
+    returned, it is compared with the module on the example and on other inputs of its shapes.
+    Outputs in objects other than tensors, lists, tuples and dicts are not compared.
 
     Raises InvalidError if the module can't be exported, or computes something else than what was
     exported, UnsupportedError or FileError if REEF can't run what was exported.
