@@ -47,15 +47,15 @@ pub(crate) fn run(mut command: Command) -> Result<()> {
         common.device = resolve(&common.device)?;
     }
     match &command {
-        Command::Start(args) => device_bench::run(args),
-        Command::Launch(args) => device_bench::run(args),
-        Command::Saturate(args) => device_bench::run(args),
-        Command::Colocate(args) => device_bench::run(args),
-        Command::Churn(args) => device_bench::run(args),
-        Command::Hung(args) => device_bench::run(args),
-        Command::Local(args) => device_bench::run(args),
+        Command::Start(args) => device_bench::run(args, &args.common),
+        Command::Launch(args) => device_bench::run(args, &args.common),
+        Command::Saturate(args) => device_bench::run(args, &args.common),
+        Command::Colocate(args) => device_bench::run(args, &args.common),
+        Command::Churn(args) => device_bench::run(args, &args.common),
+        Command::Hung(args) => device_bench::run(args, &args.common),
+        Command::Local(args) => device_bench::run(args, &args.common),
         Command::Cluster(args) => cluster::run::run(args),
-        Command::Networks(args) => device_bench::run(args),
+        Command::Networks(args) => device_bench::run(args, &args.common),
         Command::Disb(args) => disb::run::run(args),
     }
 }

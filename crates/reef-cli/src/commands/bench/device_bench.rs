@@ -6,9 +6,6 @@ use reef::op::Operators;
 
 /// Bench that measures on one device.
 pub(crate) trait DeviceBench {
-    /// Options that all benches have.
-    fn common(&self) -> &Common;
-
     /// Refuses options that cannot be measured, before a device is opened.
     ///
     /// # Errors
@@ -24,23 +21,23 @@ pub(crate) trait DeviceBench {
     fn measure<D: Operators>(&self, device: &D) -> Result<()>;
 }
 
-/// Checks a bench, opens its device, makes the folder for results and measures.
+/// Checks a bench, opens the device of its options, makes the folder for results and measures.
 ///
 /// # Errors
 ///
 /// Errors of the bench; the device cannot be opened, or the folder cannot be made.
-pub(crate) fn run(bench: &impl DeviceBench) -> Result<()> {
+pub(crate) fn run(bench: &impl DeviceBench, common: &Common) -> Result<()> {
     bench.check()?;
-    reef::with_device(&bench.common().device, OnDevice(bench))?
+    reef::with_device(&common.device, OnDevice(bench, common))?
 }
 
-struct OnDevice<'a, B>(&'a B);
+struct OnDevice<'a, B>(&'a B, &'a Common);
 
 impl<B: DeviceBench> reef::Visit for OnDevice<'_, B> {
     type Output = Result<()>;
 
     fn visit<D: Operators>(self, device: D) -> Result<()> {
-        self.0.common().make_folder()?;
+        self.1.make_folder()?;
         self.0.measure(&device)
     }
 }

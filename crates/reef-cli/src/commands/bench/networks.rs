@@ -77,10 +77,6 @@ static COLUMNS: [Column<Row>; 10] = [
 ];
 
 impl DeviceBench for Args {
-    fn common(&self) -> &results::Common {
-        &self.common
-    }
-
     fn check(&self) -> Result<()> {
         check_time(self.time)?;
         check_all(&self.networks, &self.sizes)?;

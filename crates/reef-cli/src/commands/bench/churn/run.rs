@@ -5,17 +5,12 @@ use super::measure::{Bench, Row};
 use super::report;
 use crate::commands::bench::device_bench::DeviceBench;
 use crate::report::progress::Progress;
-use crate::report::results::Common;
 use crate::workload::networks::networks;
 use anyhow::Result;
 use reef::Task;
 use reef::op::Operators;
 
 impl DeviceBench for Args {
-    fn common(&self) -> &Common {
-        &self.common
-    }
-
     fn check(&self) -> Result<()> {
         Args::check(self)
     }

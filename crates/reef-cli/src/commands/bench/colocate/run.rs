@@ -7,7 +7,6 @@ use super::report;
 use crate::commands::bench::device_bench::DeviceBench;
 use crate::commands::bench::policy::Policy;
 use crate::report::progress::Progress;
-use crate::report::results::Common;
 use crate::report::usage::Usage;
 use crate::workload::baselines;
 use crate::workload::networks::{NamedNetwork, Networks, networks};
@@ -19,10 +18,6 @@ use reef::op::Operators;
 const LOADING: usize = 3;
 
 impl DeviceBench for Args {
-    fn common(&self) -> &Common {
-        &self.common
-    }
-
     fn check(&self) -> Result<()> {
         Args::check(self)
     }

@@ -5,7 +5,6 @@ use super::measure::{Bench, Row};
 use super::report;
 use crate::commands::bench::device_bench::DeviceBench;
 use crate::report::progress::Progress;
-use crate::report::results::Common;
 use crate::workload::calibrate::Calibration;
 use anyhow::Result;
 use reef::op::Operators;
@@ -15,10 +14,6 @@ use std::time::Duration;
 const MARGIN: Duration = Duration::from_secs(4);
 
 impl DeviceBench for Args {
-    fn common(&self) -> &Common {
-        &self.common
-    }
-
     fn check(&self) -> Result<()> {
         Args::check(self)
     }

@@ -5,16 +5,11 @@ use super::measure::{self, Limits, Row, Way};
 use super::report;
 use crate::commands::bench::device_bench::DeviceBench;
 use crate::report::progress::Progress;
-use crate::report::results::Common;
 use anyhow::Result;
 use reef::PreemptLevel;
 use reef::op::Operators;
 
 impl DeviceBench for Args {
-    fn common(&self) -> &Common {
-        &self.common
-    }
-
     fn check(&self) -> Result<()> {
         Args::check(self)
     }

@@ -6,15 +6,10 @@ use super::report;
 use super::way::Way;
 use crate::commands::bench::device_bench::DeviceBench;
 use crate::report::progress::Progress;
-use crate::report::results::Common;
 use anyhow::Result;
 use reef::op::Operators;
 
 impl DeviceBench for Args {
-    fn common(&self) -> &Common {
-        &self.common
-    }
-
     fn check(&self) -> Result<()> {
         Args::check(self)
     }

@@ -9,17 +9,12 @@ use crate::commands::bench::policy::Policy;
 use crate::commands::bench::sides::Sides;
 use crate::report::class::ClassName;
 use crate::report::progress::Progress;
-use crate::report::results::Common;
 use crate::workload::networks::{NamedNetwork, Networks, networks};
 use anyhow::Result;
 use reef::op::Operators;
 use reef::{Colocation, Device, Error, PreemptLevel};
 
 impl DeviceBench for Args {
-    fn common(&self) -> &Common {
-        &self.common
-    }
-
     fn check(&self) -> Result<()> {
         self.sides.check()?;
         self.lengths.check()?;

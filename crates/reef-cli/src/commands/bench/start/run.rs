@@ -8,7 +8,6 @@ use super::report;
 use crate::commands::bench::device_bench::DeviceBench;
 use crate::commands::bench::policy::Policy;
 use crate::report::progress::Progress;
-use crate::report::results::Common;
 use crate::report::time;
 use crate::workload::calibrate::Calibration;
 use crate::workload::networks::{Image, Loader, check};
@@ -25,10 +24,6 @@ const IDLE: &str = "idle device";
 const IDLE_AGAIN: &str = "idle device, again";
 
 impl DeviceBench for Args {
-    fn common(&self) -> &Common {
-        &self.common
-    }
-
     fn check(&self) -> Result<()> {
         Args::check(self)?;
         self.blocks()?;
