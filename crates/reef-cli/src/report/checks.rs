@@ -30,10 +30,16 @@ pub(crate) fn check_rate(option: &str, rate: f64, max: f64) -> Result<(), Usage>
 /// Refuses a number of turns in which nothing is measured, or more than can be meant.
 #[cfg(feature = "bench")]
 pub(crate) fn check_repeat(count: usize) -> Result<(), Usage> {
-    if (1..=MAX_REPEAT).contains(&count) {
+    check_count("--repeat", count, MAX_REPEAT)
+}
+
+/// Refuses none of something, and more than `max`.
+#[cfg(feature = "bench")]
+pub(crate) fn check_count(option: &str, count: usize, max: usize) -> Result<(), Usage> {
+    if (1..=max).contains(&count) {
         return Ok(());
     }
-    Err(Usage(format!("--repeat must be from 1 to {MAX_REPEAT}, got {count}")))
+    Err(Usage(format!("{option} must be from 1 to {max}, got {count}")))
 }
 
 /// Refuses a text that is not the address of a server of devices.

@@ -1,6 +1,6 @@
 //! Arguments of `reef bench hung`.
 
-use crate::report::checks::{check_repeat, check_time};
+use crate::report::checks::{check_count, check_repeat, check_time};
 use crate::report::results;
 use crate::report::time;
 use crate::report::usage::Usage;
@@ -54,10 +54,6 @@ impl Args {
             let range = format!("greater than 0 and shorter than {time}");
             return Err(Usage(format!("--timeout must be {range}, got {timeout}")).into());
         }
-        if !(1..=MAX_CLIENTS).contains(&self.clients) {
-            let text = format!("--clients must be from 1 to {MAX_CLIENTS}, got {}", self.clients);
-            return Err(Usage(text).into());
-        }
-        Ok(())
+        Ok(check_count("--clients", self.clients, MAX_CLIENTS)?)
     }
 }

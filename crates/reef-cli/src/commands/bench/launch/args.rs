@@ -1,10 +1,9 @@
 //! Arguments of `reef bench launch`.
 
 use crate::commands::bench::policy::check_windows;
-use crate::report::checks::check_time;
+use crate::report::checks::{check_count, check_time};
 use crate::report::results;
 use crate::report::time;
-use crate::report::usage::Usage;
 use anyhow::Result;
 use std::time::Duration;
 
@@ -30,13 +29,7 @@ impl Args {
     /// Refuses what can't be measured.
     pub(super) fn check(&self) -> Result<()> {
         check_time(self.time)?;
-        if !(1..=1_000_000).contains(&self.samples) {
-            return Err(Usage(format!(
-                "--samples must be from 1 to 1000000, got {}",
-                self.samples
-            ))
-            .into());
-        }
+        check_count("--samples", self.samples, 1_000_000)?;
         check_windows("--burst", &[self.burst])?;
         check_windows("--windows", &self.windows)?;
         Ok(())

@@ -1,5 +1,6 @@
 //! Arguments of `reef bench local`.
 
+use crate::report::checks::check_count;
 use crate::report::results;
 use crate::report::time;
 use crate::report::usage::Usage;
@@ -9,7 +10,7 @@ use anyhow::Result;
 use std::time::Duration;
 
 /// Most requests of one turn: more would be a typing error.
-const MAX_REQUESTS: u32 = 1_000_000;
+const MAX_REQUESTS: usize = 1_000_000;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -39,10 +40,7 @@ impl Args {
     /// Refuses what can't be measured.
     pub(super) fn check(&self) -> Result<()> {
         for (name, count) in [("--requests", self.requests), ("--repeat", self.repeat)] {
-            if !(1..=MAX_REQUESTS).contains(&count) {
-                let text = format!("{name} must be from 1 to {MAX_REQUESTS}, got {count}");
-                return Err(Usage(text).into());
-            }
+            check_count(name, count as usize, MAX_REQUESTS)?;
         }
         if self.spin > Duration::from_secs(1) {
             return Err(Usage(format!("--spin must be at most 1s, got {:?}", self.spin)).into());

@@ -1,7 +1,7 @@
 //! Arguments of `reef bench start`.
 
 use crate::commands::bench::policy::{Choice, check_windows};
-use crate::report::checks::{check_repeat, check_time};
+use crate::report::checks::{check_count, check_repeat, check_time};
 use crate::report::results;
 use crate::report::time;
 use crate::report::usage::Usage;
@@ -73,13 +73,7 @@ impl Args {
     /// Refuses what can't be measured.
     pub(crate) fn check(&self) -> Result<()> {
         check_time(self.time)?;
-        if !(1..=1_000_000).contains(&self.samples) {
-            return Err(Usage(format!(
-                "--samples must be from 1 to 1000000, got {}",
-                self.samples
-            ))
-            .into());
-        }
+        check_count("--samples", self.samples, 1_000_000)?;
         check_repeat(self.repeat)?;
         check_windows("--queued", &self.queued)?;
         self.choice.check()?;
