@@ -1,6 +1,7 @@
 //! One list of columns for the table that people read and the files that programs read.
 
-use crate::report::table::{Table, table};
+use crate::report::table::{Table, micros, millis, table};
+use hdrhistogram::Histogram;
 use serde_json::{Map, Value};
 
 /// One column of rows of type `R`.
@@ -30,6 +31,16 @@ impl<R> Column<R> {
     pub(crate) const fn hidden(name: &'static str, value: fn(&R) -> Value) -> Self {
         Self { name, title: "", decimals: 0, value }
     }
+}
+
+/// A quantile in milliseconds, or `Null` if there are no times.
+pub(crate) fn millis_of(times: &Histogram<u64>, quantile: f64) -> Value {
+    if times.is_empty() { Value::Null } else { millis(times, quantile).into() }
+}
+
+/// A quantile in microseconds, or `Null` if there are no times.
+pub(crate) fn micros_of(times: &Histogram<u64>, quantile: f64) -> Value {
+    if times.is_empty() { Value::Null } else { micros(times, quantile).into() }
 }
 
 /// The table of those columns that have a title.

@@ -5,7 +5,7 @@ use crate::report::columns::{Column, as_csv, as_json, as_table};
 use crate::report::date::date;
 use crate::report::device;
 use crate::report::output::{print, save};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use reef::Device;
 use serde_json::{Value, json};
 use std::ffi::OsString;
@@ -85,16 +85,34 @@ impl<R> Results<'_, R> {
         Ok(Some(file("svg")))
     }
 
-    /// Prints JSON if that was asked for. Else prints the place, what was `measured`, the table,
-    /// its legend and the names of the files.
-    pub(crate) fn show(
+    /// Saves the results; `draw` draws the plot, given its file and its title. Then prints JSON if
+    /// that was asked for. Else prints the place, what was `measured`, the table, its legend and
+    /// the names of the files.
+    pub(crate) fn show<D: Device>(
+        &self,
+        args: &Common,
+        device: &D,
+        measured: &str,
+        legend: &str,
+        draw: impl FnOnce(&Path, &str) -> Result<()>,
+    ) -> Result<()> {
+        self.show_at(args, &BenchTarget::of(args, device), measured, legend, draw)
+    }
+
+    /// Like [`show`](Self::show), for a bench that ran elsewhere than on one device of this
+    /// process.
+    pub(crate) fn show_at(
         &self,
         args: &Common,
         place: &BenchTarget,
         measured: &str,
         legend: &str,
-        plot: Option<&Path>,
+        draw: impl FnOnce(&Path, &str) -> Result<()>,
     ) -> Result<()> {
+        let plot = self.save_at(args, place)?;
+        if let Some(plot) = &plot {
+            draw(plot, &place.title).with_context(|| plot.display().to_string())?;
+        }
         if args.json {
             return print(serde_json::to_string_pretty(&self.json_at(args, place))?);
         }
@@ -102,7 +120,7 @@ impl<R> Results<'_, R> {
         print(measured)?;
         print(as_table(self.columns, self.rows))?;
         print(legend)?;
-        print_files(plot)
+        print_files(plot.as_deref())
     }
 
     /// Everything, and where it was measured.

@@ -2,9 +2,9 @@
 
 use super::args::{Args, Stay};
 use super::measure::Row;
-use crate::report::columns::Column;
-use crate::report::results::{BenchTarget, Results};
-use crate::report::table::{millis, p999_millis};
+use crate::report::columns::{Column, millis_of};
+use crate::report::results::Results;
+use crate::report::table::p999_millis;
 use anyhow::Result;
 use clap::ValueEnum;
 use reef::Device;
@@ -19,11 +19,11 @@ late     submitted more than 1 ms after the arrival: this process found no core"
 static COLUMNS: [Column<Row>; 12] = [
     Column::new("round", "round", 0, |row| row.round.into()),
     Column::new("clients_do", "clients", 0, |row| stay(row.stay).into()),
-    Column::new("rt_p50_ms", "RT p50 ms", 3, |row| latency(row, 0.5)),
-    Column::new("rt_p90_ms", "p90", 3, |row| latency(row, 0.9)),
-    Column::new("rt_p99_ms", "p99", 3, |row| latency(row, 0.99)),
+    Column::new("rt_p50_ms", "RT p50 ms", 3, |row| millis_of(&row.latency, 0.5)),
+    Column::new("rt_p90_ms", "p90", 3, |row| millis_of(&row.latency, 0.9)),
+    Column::new("rt_p99_ms", "p99", 3, |row| millis_of(&row.latency, 0.99)),
     Column::new("rt_p999_ms", "p99.9", 3, |row| p999_millis(&row.latency).into()),
-    Column::hidden("rt_max_ms", |row| latency(row, 1.0)),
+    Column::hidden("rt_max_ms", |row| millis_of(&row.latency, 1.0)),
     Column::new("rt_p99_over_calm", "÷ calm", 3, |row| row.over_calm().into()),
     Column::new("clients", "came", 0, |row| row.clients.into()),
     Column::new("requests", "requests", 0, |row| row.latency.len().into()),
@@ -34,10 +34,6 @@ static COLUMNS: [Column<Row>; 12] = [
 fn stay(stay: Option<Stay>) -> String {
     let name = stay.and_then(|stay| stay.to_possible_value());
     name.map_or("calm".into(), |name| name.get_name().to_owned())
-}
-
-fn latency(row: &Row, quantile: f64) -> Value {
-    if row.latency.is_empty() { Value::Null } else { millis(&row.latency, quantile).into() }
 }
 
 /// Results so far.
@@ -63,18 +59,10 @@ fn means(args: &Args, rows: &[Row]) -> Value {
 
 /// Writes the files, prints the table.
 pub(crate) fn show<D: Device>(args: &Args, device: &D, rows: &[Row]) -> Result<()> {
-    let results = results(args, rows);
-    let plot = results.save(&args.common, device)?;
     let legend = format!("p99 ÷ calm, mean: {}\n{LEGEND}", means(args, rows));
     let measured = format!(
         "RT {} at {}/s, {} clients/s of {}",
         args.sides.rt, args.rate, args.clients, args.sides.be
     );
-    results.show(
-        &args.common,
-        &BenchTarget::of(&args.common, device),
-        &measured,
-        &legend,
-        plot.as_deref(),
-    )
+    results(args, rows).show(&args.common, device, &measured, &legend, |_, _| Ok(()))
 }

@@ -2,11 +2,10 @@
 
 use super::args::Args;
 use super::measure::Row;
-use crate::report::columns::Column;
+use crate::report::columns::{Column, millis_of};
 use crate::report::results::{BenchTarget, Results};
-use crate::report::table::millis;
 use anyhow::Result;
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// Legend of the columns.
 const LEGEND: &str = "\
@@ -25,8 +24,8 @@ static COLUMNS: [Column<Row>; 12] = [
     Column::new("be_over_one", "÷ one", 2, |row| {
         row.one.map(|one| row.be_colocated / one.1).into()
     }),
-    Column::new("rt_p50_ms", "RT p50 ms", 3, |row| latency(row, 0.5)),
-    Column::new("rt_p99_ms", "p99", 3, |row| latency(row, 0.99)),
+    Column::new("rt_p50_ms", "RT p50 ms", 3, |row| millis_of(&row.latency, 0.5)),
+    Column::new("rt_p99_ms", "p99", 3, |row| millis_of(&row.latency, 0.99)),
     Column::new("rt_p99_over_one", "÷ one", 2, |row| {
         row.one.map(|one| row.p99() as f64 / one.2 as f64).into()
     }),
@@ -34,10 +33,6 @@ static COLUMNS: [Column<Row>; 12] = [
     Column::new("late", "late", 0, |row| row.late.into()),
     Column::new("dropped", "dropped", 0, |row| row.dropped.into()),
 ];
-
-fn latency(row: &Row, quantile: f64) -> Value {
-    if row.latency.is_empty() { Value::Null } else { millis(&row.latency, quantile).into() }
-}
 
 /// Results so far.
 pub(crate) fn results<'a>(args: &Args, rows: &'a [Row]) -> Results<'a, Row> {
@@ -50,9 +45,7 @@ pub(crate) fn results<'a>(args: &Args, rows: &'a [Row]) -> Results<'a, Row> {
 
 /// Writes the files, prints the table.
 pub(crate) fn show(args: &Args, place: &BenchTarget, rows: &[Row]) -> Result<()> {
-    let results = results(args, rows);
-    let plot = results.save_at(&args.common, place)?;
     let measured =
         format!("RT {} at {}/s and BE {}, one of each on each device", args.rt, args.rate, args.be);
-    results.show(&args.common, place, &measured, LEGEND, plot.as_deref())
+    results(args, rows).show_at(&args.common, place, &measured, LEGEND, |_, _| Ok(()))
 }

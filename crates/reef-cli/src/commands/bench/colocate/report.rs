@@ -3,12 +3,12 @@
 use super::args::Args;
 use super::measure::{RT_ALONE, RT_COLD, Row};
 use crate::report::chart;
-use crate::report::columns::Column;
-use crate::report::results::{BenchTarget, Results};
-use crate::report::table::{millis, p999_millis};
-use anyhow::{Context, Result};
+use crate::report::columns::{Column, millis_of};
+use crate::report::results::Results;
+use crate::report::table::p999_millis;
+use anyhow::Result;
 use reef::Device;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::path::Path;
 
 /// Legend of the columns.
@@ -21,11 +21,11 @@ dropped  refused or not finished in twice the time; in the latencies with the ti
 static COLUMNS: [Column<Row>; 16] = [
     Column::new("arrivals", "RT requests", 0, |row| row.arrivals.map(|a| a.to_string()).into()),
     Column::new("scheduler", "scheduler", 0, |row| row.policy.clone().into()),
-    Column::new("rt_p50_ms", "RT p50 ms", 2, |row| latency(row, 0.5)),
-    Column::new("rt_p90_ms", "p90", 2, |row| latency(row, 0.9)),
-    Column::new("rt_p99_ms", "p99", 2, |row| latency(row, 0.99)),
+    Column::new("rt_p50_ms", "RT p50 ms", 2, |row| millis_of(&row.latency, 0.5)),
+    Column::new("rt_p90_ms", "p90", 2, |row| millis_of(&row.latency, 0.9)),
+    Column::new("rt_p99_ms", "p99", 2, |row| millis_of(&row.latency, 0.99)),
     Column::new("rt_p999_ms", "p99.9", 2, |row| p999_millis(&row.latency).into()),
-    Column::hidden("rt_max_ms", |row| latency(row, 1.0)),
+    Column::hidden("rt_max_ms", |row| millis_of(&row.latency, 1.0)),
     Column::new("rt_p99_over_alone", "p99 ÷ alone", 3, |row| over_alone(row).into()),
     Column::new("be_kept_percent", "BE kept %", 1, |row| kept_percent(row).into()),
     Column::hidden("be_inferences_per_second", |row| row.be_rate.into()),
@@ -36,10 +36,6 @@ static COLUMNS: [Column<Row>; 16] = [
     Column::new("dropped", "dropped", 0, |row| row.dropped.into()),
     Column::hidden("rt_finished", |row| row.stats.rt_finished.into()),
 ];
-
-fn latency(row: &Row, quantile: f64) -> Value {
-    if row.latency.is_empty() { Value::Null } else { millis(&row.latency, quantile).into() }
-}
 
 fn over_alone(row: &Row) -> Option<f64> {
     row.over_alone().map(|[_, p99]| p99)
@@ -62,19 +58,9 @@ pub(crate) fn results<'a>(args: &Args, rows: &'a [Row]) -> Results<'a, Row> {
 
 /// Writes the files, prints the table.
 pub(crate) fn show<D: Device>(args: &Args, device: &D, rows: &[Row]) -> Result<()> {
-    let results = results(args, rows);
-    let plot = results.save(&args.common, device)?;
-    if let Some(plot) = &plot {
-        draw(plot, args, rows).with_context(|| plot.display().to_string())?;
-    }
     let measured = format!("RT {}, BE {} in a closed loop", args.sides.rt, args.sides.be);
-    results.show(
-        &args.common,
-        &BenchTarget::of(&args.common, device),
-        &measured,
-        LEGEND,
-        plot.as_deref(),
-    )
+    let draw = |plot: &Path, _: &str| draw(plot, args, rows);
+    results(args, rows).show(&args.common, device, &measured, LEGEND, draw)
 }
 
 /// A point for each row with both sides; the best are low and to the right.

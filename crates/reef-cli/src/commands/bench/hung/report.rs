@@ -2,15 +2,13 @@
 
 use super::args::Args;
 use super::measure::Row;
-use crate::report::columns::Column;
+use crate::report::columns::{Column, micros_of};
 use crate::report::output::count;
-use crate::report::results::{BenchTarget, Results};
-use crate::report::table::micros;
+use crate::report::results::Results;
 use crate::report::time;
 use anyhow::Result;
-use hdrhistogram::Histogram;
 use reef::Device;
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// Legend of the columns.
 const LEGEND: &str = "\
@@ -25,12 +23,12 @@ static COLUMNS: [Column<Row>; 12] = [
     Column::new("neighbour", "neighbour", 0, |row| neighbour(row).into()),
     Column::new("be_tasks_per_s", "tasks/s", 0, |row| row.tasks.into()),
     Column::new("be_over_alone", "÷ alone", 3, |row| over_alone(row).into()),
-    Column::new("resume_p50_us", "resume p50 µs", 0, |row| quantile(&row.resume, 0.5)),
-    Column::new("resume_p99_us", "p99", 0, |row| quantile(&row.resume, 0.99)),
-    Column::new("resume_max_us", "max", 0, |row| quantile(&row.resume, 1.0)),
-    Column::new("rt_p50_us", "RT p50 µs", 0, |row| quantile(&row.latency, 0.5)),
-    Column::new("rt_p99_us", "p99", 0, |row| quantile(&row.latency, 0.99)),
-    Column::new("rt_max_us", "max", 0, |row| quantile(&row.latency, 1.0)),
+    Column::new("resume_p50_us", "resume p50 µs", 0, |row| micros_of(&row.resume, 0.5)),
+    Column::new("resume_p99_us", "p99", 0, |row| micros_of(&row.resume, 0.99)),
+    Column::new("resume_max_us", "max", 0, |row| micros_of(&row.resume, 1.0)),
+    Column::new("rt_p50_us", "RT p50 µs", 0, |row| micros_of(&row.latency, 0.5)),
+    Column::new("rt_p99_us", "p99", 0, |row| micros_of(&row.latency, 0.99)),
+    Column::new("rt_max_us", "max", 0, |row| micros_of(&row.latency, 1.0)),
     Column::new("error_after_ms", "error ms", 0, |row| {
         row.error_after.map(|time| time.as_secs_f64() * 1e3).into()
     }),
@@ -45,10 +43,6 @@ fn over_alone(row: &Row) -> Option<f64> {
     row.alone.map(|alone| row.tasks / alone)
 }
 
-fn quantile(histogram: &Histogram<u64>, quantile: f64) -> Value {
-    if histogram.is_empty() { Value::Null } else { micros(histogram, quantile).into() }
-}
-
 /// Results so far.
 pub(crate) fn results<'a>(args: &Args, rows: &'a [Row]) -> Results<'a, Row> {
     let facts = json!({
@@ -61,8 +55,6 @@ pub(crate) fn results<'a>(args: &Args, rows: &'a [Row]) -> Results<'a, Row> {
 
 /// Writes the files, prints the table.
 pub(crate) fn show<D: Device>(args: &Args, device: &D, rows: &[Row]) -> Result<()> {
-    let results = results(args, rows);
-    let plot = results.save(&args.common, device)?;
     let measured = format!(
         "{} with blocks of {}, a real-time task of {} every {}",
         count(args.clients, "best-effort client"),
@@ -70,11 +62,5 @@ pub(crate) fn show<D: Device>(args: &Args, device: &D, rows: &[Row]) -> Result<(
         time::show(args.task),
         time::show(args.pause)
     );
-    results.show(
-        &args.common,
-        &BenchTarget::of(&args.common, device),
-        &measured,
-        LEGEND,
-        plot.as_deref(),
-    )
+    results(args, rows).show(&args.common, device, &measured, LEGEND, |_, _| Ok(()))
 }

@@ -4,11 +4,12 @@ use super::args::Args;
 use super::measure::{Row, Way};
 use crate::report::chart::{self, Panel, Series};
 use crate::report::columns::Column;
-use crate::report::results::{BenchTarget, Results};
+use crate::report::results::Results;
 use crate::report::table::micros;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use reef::Device;
 use serde_json::{Value, json};
+use std::path::Path;
 
 /// Legend of the columns.
 const LEGEND: &str = "\
@@ -70,23 +71,12 @@ fn series(row: &Row) -> Series<'_> {
 
 /// Writes the files, prints the table.
 pub(crate) fn show<D: Device>(args: &Args, device: &D, rows: &[Row]) -> Result<()> {
-    let results = results(args, rows);
-    let plot = results.save(&args.common, device)?;
-    if let Some(plot) = &plot {
-        let panel = Panel {
-            caption: "One command that does nothing".into(),
-            unit: ("µs", 1e3),
-            series: rows.iter().map(series).collect(),
-        };
-        chart::shares(plot, &BenchTarget::of(&args.common, device).title, &[panel])
-            .with_context(|| plot.display().to_string())?;
-    }
+    let panel = Panel {
+        caption: "One command that does nothing".into(),
+        unit: ("µs", 1e3),
+        series: rows.iter().map(series).collect(),
+    };
+    let draw = |plot: &Path, title: &str| chart::shares(plot, title, &[panel]);
     let measured = format!("bursts of {} commands", args.burst);
-    results.show(
-        &args.common,
-        &BenchTarget::of(&args.common, device),
-        &measured,
-        LEGEND,
-        plot.as_deref(),
-    )
+    results(args, rows).show(&args.common, device, &measured, LEGEND, draw)
 }

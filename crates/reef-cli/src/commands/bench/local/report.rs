@@ -5,7 +5,7 @@ use super::measure::Row;
 use super::way::Side;
 use crate::report::columns::Column;
 use crate::report::output::count;
-use crate::report::results::{BenchTarget, Results};
+use crate::report::results::Results;
 use crate::report::table::{micros, millis};
 use crate::report::time;
 use anyhow::Result;
@@ -70,7 +70,6 @@ pub(super) fn show<D: Device>(args: &Args, device: &D, mut rows: Vec<Row>) -> Re
         "spin_us": args.spin.as_micros() as u64,
     });
     let results = Results { bench: "local", facts, columns: &COLUMNS, rows: &rows };
-    results.save(&args.common, device)?;
     let measured = format!(
         "{} every {}, {} of {}",
         args.network,
@@ -78,5 +77,5 @@ pub(super) fn show<D: Device>(args: &Args, device: &D, mut rows: Vec<Row>) -> Re
         count(args.repeat as usize, "turn"),
         count(args.requests as usize, "request")
     );
-    results.show(&args.common, &BenchTarget::of(&args.common, device), &measured, LEGEND, None)
+    results.show(&args.common, device, &measured, LEGEND, |_, _| Ok(()))
 }

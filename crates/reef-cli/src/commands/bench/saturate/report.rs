@@ -3,13 +3,13 @@
 use super::args::Args;
 use crate::commands::bench::colocate::measure::{RT_ALONE, RT_SINGLY, Row};
 use crate::report::chart;
-use crate::report::columns::Column;
-use crate::report::results::{BenchTarget, Results};
-use crate::report::table::millis;
-use anyhow::{Context, Result};
+use crate::report::columns::{Column, millis_of};
+use crate::report::results::Results;
+use anyhow::Result;
 use reef::Device;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::cmp::Reverse;
+use std::path::Path;
 
 /// Legend of the columns.
 const LEGEND: &str = "\
@@ -23,11 +23,11 @@ streams  nothing is stopped; stream-priority: nothing either, but streams of rea
 
 static COLUMNS: [Column<Row>; 13] = [
     Column::new("policy", "next to RT", 0, |row| row.policy.clone().into()),
-    Column::new("rt_p50_ms", "RT p50 ms", 3, |row| latency(row, 0.5)),
+    Column::new("rt_p50_ms", "RT p50 ms", 3, |row| millis_of(&row.latency, 0.5)),
     Column::new("rt_p50_over_alone", "÷ alone", 3, |row| over_alone(row, 0).into()),
-    Column::new("rt_p99_ms", "RT p99 ms", 3, |row| latency(row, 0.99)),
+    Column::new("rt_p99_ms", "RT p99 ms", 3, |row| millis_of(&row.latency, 0.99)),
     Column::new("rt_p99_over_alone", "÷ alone", 3, |row| over_alone(row, 1).into()),
-    Column::hidden("rt_max_ms", |row| latency(row, 1.0)),
+    Column::hidden("rt_max_ms", |row| millis_of(&row.latency, 1.0)),
     Column::new("be_kept_percent", "BE kept %", 1, |row| kept_percent(row).into()),
     Column::hidden("be_inferences_per_second", |row| row.be_rate.into()),
     Column::new("widths", "widths", 0, |row| widths(row).into()),
@@ -36,10 +36,6 @@ static COLUMNS: [Column<Row>; 13] = [
     Column::new("requests", "requests", 0, |row| row.latency.len().into()),
     Column::hidden("rt_finished", |row| row.stats.rt_finished.into()),
 ];
-
-fn latency(row: &Row, quantile: f64) -> Value {
-    if row.latency.is_empty() { Value::Null } else { millis(&row.latency, quantile).into() }
-}
 
 fn over_alone(row: &Row, index: usize) -> Option<f64> {
     row.over_alone().map(|over| over[index])
@@ -72,9 +68,7 @@ pub(crate) fn results<'a>(args: &Args, rows: &'a [Row]) -> Results<'a, Row> {
 
 /// Writes the files, prints the table.
 pub(crate) fn show<D: Device>(args: &Args, device: &D, rows: &[Row]) -> Result<()> {
-    let results = results(args, rows);
-    let plot = results.save(&args.common, device)?;
-    if let Some(plot) = &plot {
+    let draw = |plot: &Path, _: &str| {
         let shown =
             rows.iter().filter_map(|row| Some((kept_percent(row)?, over_alone(row, 1)?, row)));
         let group = |(kept, over, row): (f64, f64, &Row)| chart::Group {
@@ -86,14 +80,7 @@ pub(crate) fn show<D: Device>(args: &Args, device: &D, rows: &[Row]) -> Result<(
             shown.map(group).collect::<Vec<_>>(),
         );
         chart::points(plot, &caption, ["BE kept, %", "RT p99 ÷ alone"], &groups)
-            .with_context(|| plot.display().to_string())?;
-    }
+    };
     let measured = format!("RT {} and BE {}, each in a closed loop", args.sides.rt, args.sides.be);
-    results.show(
-        &args.common,
-        &BenchTarget::of(&args.common, device),
-        &measured,
-        LEGEND,
-        plot.as_deref(),
-    )
+    results(args, rows).show(&args.common, device, &measured, LEGEND, draw)
 }

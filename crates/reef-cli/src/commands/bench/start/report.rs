@@ -4,12 +4,10 @@ use super::args::Args;
 use super::load::Load;
 use super::measure::Row;
 use crate::report::chart::{self, Panel, Series};
-use crate::report::columns::{Column, as_table};
-use crate::report::output::print;
-use crate::report::results::{BenchTarget, Results, print_files};
+use crate::report::columns::{Column, micros_of as at};
+use crate::report::results::Results;
 use crate::report::table::micros;
-use anyhow::{Context, Result};
-use hdrhistogram::Histogram;
+use anyhow::Result;
 use reef::op::Operators;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -65,10 +63,6 @@ static COLUMNS: [Column<Row>; 27] = [
     column("be_right", "exactly once", |row| row.right.into()),
 ];
 
-fn at(histogram: &Histogram<u64>, quantile: f64) -> Value {
-    if histogram.is_empty() { Value::Null } else { micros(histogram, quantile).into() }
-}
-
 fn over_bare(row: &Row) -> Value {
     if row.ran.is_empty() || row.bare == 0 {
         return Value::Null;
@@ -104,22 +98,11 @@ pub(crate) fn show<D: Operators>(
     loads: &[Load<D>],
     rows: &[Row],
 ) -> Result<()> {
-    let results = results(loads, rows);
-    let plot = results.save(&args.common, device)?;
-    if let Some(plot) = &plot {
-        let title = BenchTarget::of(&args.common, device).title;
-        draw(plot, &title, rows).with_context(|| plot.display().to_string())?;
-    }
-    if args.common.json {
-        return print(serde_json::to_string_pretty(&results.json(&args.common, device))?);
-    }
-    print(format_args!("{} ({})", args.common.device, device.info().name))?;
-    for load in loads {
-        print(load_line(load))?;
-    }
-    print(as_table(&COLUMNS, rows))?;
-    print(LEGEND)?;
-    print_files(plot.as_deref())
+    let measured = loads.iter().map(load_line).collect::<Vec<_>>().join("\n");
+    let draw = |plot: &Path, title: &str| {
+        chart::shares(plot, &format!("From submission to the run, {title}"), &panels(rows))
+    };
+    results(loads, rows).show(&args.common, device, &measured, LEGEND, draw)
 }
 
 /// Parts of a load, and the cost of being preemptible.
@@ -139,10 +122,6 @@ fn load_json<D: Operators>(load: &Load<D>) -> Value {
         "alone_guarded_us": micros(load.alone[1]),
         "guarded_over_plain": load.guarded(),
     })
-}
-
-fn draw(path: &Path, title: &str, rows: &[Row]) -> Result<()> {
-    chart::shares(path, &format!("From submission to the run, {title}"), &panels(rows))
 }
 
 /// A panel for each load and number of queued commands, with the idle device in each.
