@@ -64,6 +64,7 @@ fn hooked(folder: &Path) -> BTreeSet<String> {
     };
     let text: String = files.map(text).collect();
     let lines = text.lines().filter_map(|line| line.strip_prefix("    "));
+    let lines = lines.map(|line| line.trim_end_matches(" /")); // further names are on the next line
     let declared =
         lines.filter(|line| line.starts_with("cu")).filter_map(|line| line.split('(').next());
     declared.flat_map(|names| names.split(" / ")).map(|name| name.trim().to_owned()).collect()

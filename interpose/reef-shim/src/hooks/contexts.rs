@@ -32,8 +32,7 @@ hooks! {
     cuCtxSynchronize_v2(
         of: usize,
     ) |real| timed(Api::ContextSync, 0, 0, 0, || sync::context(of, real));
-    cuCtxDestroy(of: usize) |real| memory::end_context(of, || sync::end_context(of, real));
-    cuCtxDestroy_v2(of: usize) |real| memory::end_context(of, || sync::end_context(of, real));
+    cuCtxDestroy / cuCtxDestroy_v2(of: usize) |real| memory::end_context(of, || sync::end_context(of, real));
     cuCtxDetach(of: usize) |real| memory::detach_context(of, || sync::detach_context(of, real));
     cuGreenCtxCreate(
         green: usize, resources: usize, device: i32, flags: u32,
@@ -48,10 +47,8 @@ hooks! {
             primary::retain(context, device, || real(context as usize))
         })
     });
-    cuDevicePrimaryCtxRelease(device: i32) |real| primary::release(device, real);
-    cuDevicePrimaryCtxRelease_v2(device: i32) |real| primary::release(device, real);
-    cuDevicePrimaryCtxReset(device: i32) |real| primary::reset(device, real);
-    cuDevicePrimaryCtxReset_v2(device: i32) |real| primary::reset(device, real);
+    cuDevicePrimaryCtxRelease / cuDevicePrimaryCtxRelease_v2(device: i32) |real| primary::release(device, real);
+    cuDevicePrimaryCtxReset / cuDevicePrimaryCtxReset_v2(device: i32) |real| primary::reset(device, real);
 }
 
 // Where a program says which of its calls a profile records.

@@ -89,22 +89,12 @@ ptsz_variants! {
     cuMemcpyAtoHAsync_v2 / cuMemcpyAtoHAsync_v2_ptsz(
         to: usize, from: usize, offset: usize, bytes: usize, stream: usize,
     ) |is_ptsz, real| with_host(Stream::new(stream, is_ptsz), to, real);
-    cuMemcpy2D_v2 / cuMemcpy2D_v2_ptds(
+    cuMemcpy2D_v2 / cuMemcpy2D_v2_ptds / cuMemcpy2DUnaligned_v2 / cuMemcpy2DUnaligned_v2_ptds(
         sides: usize,
     ) |is_ptsz, real(sides)| with_copy(sides as *const FlatWords, |sides| {
         rows(Stream::new(0, is_ptsz), sides.cast::<Flat>(), || real(sides as usize))
     });
-    cuMemcpy2DUnaligned_v2 / cuMemcpy2DUnaligned_v2_ptds(
-        sides: usize,
-    ) |is_ptsz, real(sides)| with_copy(sides as *const FlatWords, |sides| {
-        rows(Stream::new(0, is_ptsz), sides.cast::<Flat>(), || real(sides as usize))
-    });
-    cuMemcpy3D_v2 / cuMemcpy3D_v2_ptds(
-        sides: usize,
-    ) |is_ptsz, real(sides)| with_copy(sides as *const DeepWords, |sides| {
-        rows(Stream::new(0, is_ptsz), sides.cast::<Deep>(), || real(sides as usize))
-    });
-    cuMemcpy3DPeer / cuMemcpy3DPeer_ptds(
+    cuMemcpy3D_v2 / cuMemcpy3D_v2_ptds / cuMemcpy3DPeer / cuMemcpy3DPeer_ptds(
         sides: usize,
     ) |is_ptsz, real(sides)| with_copy(sides as *const DeepWords, |sides| {
         rows(Stream::new(0, is_ptsz), sides.cast::<Deep>(), || real(sides as usize))
@@ -114,12 +104,7 @@ ptsz_variants! {
     ) |is_ptsz, real(sides)| with_copy(sides as *const FlatWords, |sides| {
         rows(Stream::new(stream, is_ptsz), sides.cast::<Flat>(), || real(sides as usize))
     });
-    cuMemcpy3DAsync_v2 / cuMemcpy3DAsync_v2_ptsz(
-        sides: usize, stream: usize,
-    ) |is_ptsz, real(sides)| with_copy(sides as *const DeepWords, |sides| {
-        rows(Stream::new(stream, is_ptsz), sides.cast::<Deep>(), || real(sides as usize))
-    });
-    cuMemcpy3DPeerAsync / cuMemcpy3DPeerAsync_ptsz(
+    cuMemcpy3DAsync_v2 / cuMemcpy3DAsync_v2_ptsz / cuMemcpy3DPeerAsync / cuMemcpy3DPeerAsync_ptsz(
         sides: usize, stream: usize,
     ) |is_ptsz, real(sides)| with_copy(sides as *const DeepWords, |sides| {
         rows(Stream::new(stream, is_ptsz), sides.cast::<Deep>(), || real(sides as usize))
@@ -180,19 +165,10 @@ ptsz_variants! {
     cuMemcpyAtoHAsync / cuMemcpyAtoHAsync_ptsz(
         to: usize, from: usize, offset: u32, bytes: u32, stream: usize,
     ) |is_ptsz, real| with_host(Stream::new(stream, is_ptsz), to, real);
-    cuMemcpy2D / cuMemcpy2D_ptds(
+    cuMemcpy2D / cuMemcpy2D_ptds / cuMemcpy2DUnaligned / cuMemcpy2DUnaligned_ptds / cuMemcpy3D / cuMemcpy3D_ptds(
         sides: usize,
     ) |is_ptsz, real| on_device(Stream::new(0, is_ptsz), real);
-    cuMemcpy2DUnaligned / cuMemcpy2DUnaligned_ptds(
-        sides: usize,
-    ) |is_ptsz, real| on_device(Stream::new(0, is_ptsz), real);
-    cuMemcpy3D / cuMemcpy3D_ptds(
-        sides: usize,
-    ) |is_ptsz, real| on_device(Stream::new(0, is_ptsz), real);
-    cuMemcpy2DAsync / cuMemcpy2DAsync_ptsz(
-        sides: usize, stream: usize,
-    ) |is_ptsz, real| on_device(Stream::new(stream, is_ptsz), real);
-    cuMemcpy3DAsync / cuMemcpy3DAsync_ptsz(
+    cuMemcpy2DAsync / cuMemcpy2DAsync_ptsz / cuMemcpy3DAsync / cuMemcpy3DAsync_ptsz(
         sides: usize, stream: usize,
     ) |is_ptsz, real| on_device(Stream::new(stream, is_ptsz), real);
 }

@@ -1,28 +1,39 @@
 //! Macros that export hooks under the driver's names, and arguments that no other thread changes.
 
 /// `name(arguments) |real| sink;`, where `real` makes the real call. `|real(argument, …)|`: with
-/// other arguments instead of those of these names.
+/// other arguments instead of those of these names. `name / name(…`: all of them have this sink.
 macro_rules! hooks {
-    ($($name:ident($($arg:ident: $type:ty),* $(,)?) |$real:ident $(($($other:ident),+))?| $sink:expr;)+) => {
-        $($crate::hooks::declare::hook! { $name, ($($arg: $type),*), $real($($($other),+)?), $sink })+
+    ($(
+        $($name:ident)/+ ($($arg:ident: $type:ty),* $(,)?) |$real:ident $(($($other:ident),+))?| $sink:expr;
+    )+) => {
+        $($crate::hooks::declare::each! {
+            [$($name)+] ($($arg: $type),*) $real ($($($other),+)?) { $sink }
+        })+
     };
 }
 
 /// `name / per-thread variant(arguments) |is_ptsz, real| sink;`: the per-thread variant means the
-/// thread's own stream by a null handle.
+/// thread's own stream by a null handle. Further pairs behind the first have the same sink.
 macro_rules! ptsz_variants {
     ($(
-        $name:ident / $ptsz:ident($($arg:ident: $type:ty),* $(,)?)
+        $($name:ident / $ptsz:ident)/+ ($($arg:ident: $type:ty),* $(,)?)
         |$is_ptsz:ident, $real:ident $(($($other:ident),+))?| $sink:expr;
     )+) => {
         $(
-            $crate::hooks::declare::hook! {
-                $name, ($($arg: $type),*), $real($($($other),+)?), { let $is_ptsz = false; $sink }
+            $crate::hooks::declare::each! {
+                [$($name)+] ($($arg: $type),*) $real ($($($other),+)?) { let $is_ptsz = false; $sink }
             }
-            $crate::hooks::declare::hook! {
-                $ptsz, ($($arg: $type),*), $real($($($other),+)?), { let $is_ptsz = true; $sink }
+            $crate::hooks::declare::each! {
+                [$($ptsz)+] ($($arg: $type),*) $real ($($($other),+)?) { let $is_ptsz = true; $sink }
             }
         )+
+    };
+}
+
+/// An export of each name.
+macro_rules! each {
+    ([$($name:ident)+] $args:tt $real:ident $others:tt $sink:tt) => {
+        $($crate::hooks::declare::hook! { $name, $args, $real $others, $sink })+
     };
 }
 
@@ -46,7 +57,7 @@ macro_rules! hook {
     };
 }
 
-pub(super) use {hook, hooks, ptsz_variants};
+pub(super) use {each, hook, hooks, ptsz_variants};
 
 /// Makes a call that writes to a place of ours, and writes that to the program's once it has
 /// succeeded. So what is read there is what the driver has written: another thread of the program

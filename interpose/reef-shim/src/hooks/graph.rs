@@ -197,10 +197,7 @@ hooks! {
     cuGraphAddChildGraphNode(
         to: usize, graph: usize, after: usize, count: usize, inner: usize,
     ) |real(inner)| put_child(graph, inner, real);
-    cuGraphInstantiate(
-        exec: usize, graph: usize, error: *mut usize, log: *mut c_void, bytes: usize,
-    ) |real(exec, graph)| make(exec, graph, 0, None, real);
-    cuGraphInstantiate_v2(
+    cuGraphInstantiate / cuGraphInstantiate_v2(
         exec: usize, graph: usize, error: *mut usize, log: *mut c_void, bytes: usize,
     ) |real(exec, graph)| make(exec, graph, 0, None, real);
     cuGraphInstantiateWithFlags(
@@ -241,29 +238,17 @@ hooks! {
         // SAFETY: the driver demands that `params` is null or the address of parameters of the
         // second version. Handles are passed on, and the driver checks them.
     ) |real(of, params)| unsafe { kernel(exec, of, params, Later, real) };
-    cuGraphExecMemcpyNodeSetParams(
+    cuGraphExecMemcpyNodeSetParams / cuGraphExecMemsetNodeSetParams(
         exec: usize, of: usize, params: *const c_void, context: usize,
     ) |real(of)| node(exec, of, real);
-    cuGraphExecMemsetNodeSetParams(
-        exec: usize, of: usize, params: *const c_void, context: usize,
-    ) |real(of)| node(exec, of, real);
-    cuGraphExecHostNodeSetParams(
-        exec: usize, of: usize, params: *const c_void,
-    ) |real(of)| node(exec, of, real);
-    cuGraphExecEventRecordNodeSetEvent(
-        exec: usize, of: usize, event: usize,
-    ) |real(of)| node(exec, of, real);
-    cuGraphExecEventWaitNodeSetEvent(
-        exec: usize, of: usize, event: usize,
-    ) |real(of)| node(exec, of, real);
-    cuGraphExecExternalSemaphoresSignalNodeSetParams(
-        exec: usize, of: usize, params: *const c_void,
-    ) |real(of)| node(exec, of, real);
+    cuGraphExecHostNodeSetParams /
+    cuGraphExecBatchMemOpNodeSetParams /
+    cuGraphExecExternalSemaphoresSignalNodeSetParams /
     cuGraphExecExternalSemaphoresWaitNodeSetParams(
         exec: usize, of: usize, params: *const c_void,
     ) |real(of)| node(exec, of, real);
-    cuGraphExecBatchMemOpNodeSetParams(
-        exec: usize, of: usize, params: *const c_void,
+    cuGraphExecEventRecordNodeSetEvent / cuGraphExecEventWaitNodeSetEvent(
+        exec: usize, of: usize, event: usize,
     ) |real(of)| node(exec, of, real);
     cuGraphExecNodeSetParams(
         exec: usize, of: usize, params: usize,

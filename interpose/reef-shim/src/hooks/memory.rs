@@ -124,17 +124,7 @@ ptsz_variants! {
     cuMemPrefetchAsync_v2 / cuMemPrefetchAsync_v2_ptsz(
         at: usize, bytes: usize, to: Location, flags: u32, stream: usize,
     ) |_is_ptsz, real| pageable::prefetch(at, bytes, to, real);
-    cuMemPrefetchBatchAsync / cuMemPrefetchBatchAsync_ptsz(
-        ranges: usize, sizes: usize, count: usize, locations: usize, which: usize, location_count: usize, flags: u64,
-        stream: usize,
-        // SAFETY: the driver demands `count` ranges and sizes, and `location_count` locations and
-        // numbers, of the program.
-    ) |_is_ptsz, real(ranges, sizes, locations, which)| unsafe {
-        prefetch_all([ranges, sizes, locations, which], count, location_count, |lists| {
-            let [ranges, sizes, locations, which] = lists;
-            real(ranges, sizes, locations, which)
-        })
-    };
+    cuMemPrefetchBatchAsync / cuMemPrefetchBatchAsync_ptsz /
     cuMemDiscardAndPrefetchBatchAsync / cuMemDiscardAndPrefetchBatchAsync_ptsz(
         ranges: usize, sizes: usize, count: usize, locations: usize, which: usize, location_count: usize, flags: u64,
         stream: usize,

@@ -80,10 +80,7 @@ hooks! {
 
 hooks! {
     cuIpcGetMemHandle(handle: *mut IpcHandle, at: usize) |real| ipc::get(handle, at, real);
-    cuIpcOpenMemHandle(
-        at: usize, handle: IpcHandle, flags: u32,
-    ) |real(at)| write_through(at as *mut usize, |at| ipc::open(at, &handle, || real(at as usize)));
-    cuIpcOpenMemHandle_v2(
+    cuIpcOpenMemHandle / cuIpcOpenMemHandle_v2(
         at: usize, handle: IpcHandle, flags: u32,
     ) |real(at)| write_through(at as *mut usize, |at| ipc::open(at, &handle, || real(at as usize)));
     cuIpcCloseMemHandle(at: usize) |real| ipc::close(at, real);
@@ -91,10 +88,7 @@ hooks! {
 
 hooks! {
     cuMemPoolTrimTo(pool: usize, keep: usize) |real| pools::trim(pool, real);
-    cuMemPoolGetAttribute(
-        pool: usize, attribute: u32, value: *mut c_void,
-    ) |real| pools::attribute(real);
-    cuMemPoolSetAttribute(
+    cuMemPoolGetAttribute / cuMemPoolSetAttribute(
         pool: usize, attribute: u32, value: *mut c_void,
     ) |real| pools::attribute(real);
     cuMemPoolCreate(
@@ -105,20 +99,12 @@ hooks! {
             pools::create_pool(pool, properties.cast::<AllocationProperties>(), real)
         })
     });
-    cuDeviceGetMemPool(
+    cuDeviceGetMemPool / cuDeviceGetDefaultMemPool(
         pool: usize, device: i32,
     ) |real(pool)| write_through(pool as *mut usize, |pool| {
         pools::own_pool(pool, device, || real(pool as usize))
     });
-    cuDeviceGetDefaultMemPool(
-        pool: usize, device: i32,
-    ) |real(pool)| write_through(pool as *mut usize, |pool| {
-        pools::own_pool(pool, device, || real(pool as usize))
-    });
-    cuMemGetMemPool(
-        pool: usize, location: usize, kind: u32,
-    ) |real(pool, location)| pool_of([pool, location], kind, real);
-    cuMemGetDefaultMemPool(
+    cuMemGetMemPool / cuMemGetDefaultMemPool(
         pool: usize, location: usize, kind: u32,
     ) |real(pool, location)| pool_of([pool, location], kind, real);
     cuMemPoolDestroy(pool: usize) |real| pools::destroy_pool(pool, real);
@@ -137,20 +123,16 @@ hooks! {
         pools::import_pointer(at, pool, || real(at as usize))
     });
     cuDeviceGraphMemTrim(device: i32) |real| trim(device, real);
-    cuCtxCreate(context: usize, flags: u32, device: i32) |real(context)| make_context(context, device, real);
-    cuCtxCreate_v2(context: usize, flags: u32, device: i32) |real(context)| make_context(context, device, real);
+    cuCtxCreate / cuCtxCreate_v2 / cuGLCtxCreate / cuGLCtxCreate_v2(
+        context: usize, flags: u32, device: i32,
+    ) |real(context)| make_context(context, device, real);
     cuCtxCreate_v3(
         context: usize, affinities: *const c_void, count: i32, flags: u32, device: i32,
     ) |real(context)| make_context(context, device, real);
     cuCtxCreate_v4(
         context: usize, params: *const c_void, flags: u32, device: i32,
     ) |real(context)| make_context(context, device, real);
-    cuGLCtxCreate(context: usize, flags: u32, device: i32) |real(context)| make_context(context, device, real);
-    cuGLCtxCreate_v2(context: usize, flags: u32, device: i32) |real(context)| make_context(context, device, real);
-    cuVDPAUCtxCreate(
-        context: usize, flags: u32, device: i32, display: u32, address: *const c_void,
-    ) |real(context)| make_context(context, device, real);
-    cuVDPAUCtxCreate_v2(
+    cuVDPAUCtxCreate / cuVDPAUCtxCreate_v2(
         context: usize, flags: u32, device: i32, display: u32, address: *const c_void,
     ) |real(context)| make_context(context, device, real);
     cuCtxSetLimit(limit: u32, value: usize) |real| set_limit(limit, value, real);
@@ -160,15 +142,12 @@ hooks! {
     cuModuleLoad(
         module: usize, path: *const c_char,
     ) |real(module)| file(Kind::Module, module, path, NONE, real);
-    cuModuleLoadData(
+    cuModuleLoadData / cuModuleLoadFatBinary(
         module: usize, image: *const u8,
     ) |real(module)| code(Kind::Module, module, image, NONE, real);
     cuModuleLoadDataEx(
         module: usize, image: *const u8, count: u32, options: *const u32, values: usize,
     ) |real(module)| code(Kind::Module, module, image, (options, count), real);
-    cuModuleLoadFatBinary(
-        module: usize, image: *const u8,
-    ) |real(module)| code(Kind::Module, module, image, NONE, real);
     cuModuleUnload(
         module: usize,
     ) |real| kernels::unload(Kind::Module, module, || free(Kind::Module, module, real));

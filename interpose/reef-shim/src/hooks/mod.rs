@@ -1,7 +1,7 @@
 //! Hooks: driver functions that are inspected. Each passes its call to a function in `actions`.
 //!
-//! A line `    cuName / cuName_ptsz(arguments) => sink;` declares both exports; `build.rs` reads
-//! these lines to know which names aren't plain jumps.
+//! A line `    cuName / cuName_ptsz(` declares both exports; `build.rs` reads these lines to know
+//! which names aren't plain jumps.
 
 mod contexts;
 mod copies;

@@ -38,40 +38,20 @@ ptsz_variants! {
 
 // Reads and writes of memory by a stream.
 ptsz_variants! {
-    cuStreamWaitValue32 / cuStreamWaitValue32_ptsz(
+    cuStreamWaitValue32 / cuStreamWaitValue32_ptsz / cuStreamWaitValue32_v2 / cuStreamWaitValue32_v2_ptsz /
+    cuStreamWriteValue32 / cuStreamWriteValue32_ptsz / cuStreamWriteValue32_v2 / cuStreamWriteValue32_v2_ptsz(
         stream: usize, at: u64, value: u32, flags: u32,
     ) |_is_ptsz, real| touching(real);
-    cuStreamWaitValue32_v2 / cuStreamWaitValue32_v2_ptsz(
-        stream: usize, at: u64, value: u32, flags: u32,
-    ) |_is_ptsz, real| touching(real);
-    cuStreamWaitValue64 / cuStreamWaitValue64_ptsz(
+    cuStreamWaitValue64 / cuStreamWaitValue64_ptsz / cuStreamWaitValue64_v2 / cuStreamWaitValue64_v2_ptsz /
+    cuStreamWriteValue64 / cuStreamWriteValue64_ptsz / cuStreamWriteValue64_v2 / cuStreamWriteValue64_v2_ptsz(
         stream: usize, at: u64, value: u64, flags: u32,
     ) |_is_ptsz, real| touching(real);
-    cuStreamWaitValue64_v2 / cuStreamWaitValue64_v2_ptsz(
-        stream: usize, at: u64, value: u64, flags: u32,
-    ) |_is_ptsz, real| touching(real);
-    cuStreamWriteValue32 / cuStreamWriteValue32_ptsz(
-        stream: usize, at: u64, value: u32, flags: u32,
-    ) |_is_ptsz, real| touching(real);
-    cuStreamWriteValue32_v2 / cuStreamWriteValue32_v2_ptsz(
-        stream: usize, at: u64, value: u32, flags: u32,
-    ) |_is_ptsz, real| touching(real);
-    cuStreamWriteValue64 / cuStreamWriteValue64_ptsz(
-        stream: usize, at: u64, value: u64, flags: u32,
-    ) |_is_ptsz, real| touching(real);
-    cuStreamWriteValue64_v2 / cuStreamWriteValue64_v2_ptsz(
-        stream: usize, at: u64, value: u64, flags: u32,
-    ) |_is_ptsz, real| touching(real);
-    cuStreamBatchMemOp / cuStreamBatchMemOp_ptsz(
-        stream: usize, count: u32, all: *mut c_void, flags: u32,
-    ) |_is_ptsz, real| touching(real);
-    cuStreamBatchMemOp_v2 / cuStreamBatchMemOp_v2_ptsz(
+    cuStreamBatchMemOp / cuStreamBatchMemOp_ptsz / cuStreamBatchMemOp_v2 / cuStreamBatchMemOp_v2_ptsz(
         stream: usize, count: u32, all: *mut c_void, flags: u32,
     ) |_is_ptsz, real| touching(real);
 }
 
 hooks! {
     cuEventSynchronize(event: usize) |real| sync::event(real);
-    cuStreamDestroy(stream: usize) |real| sync::destroy_stream(Stream::new(stream, false), real);
-    cuStreamDestroy_v2(stream: usize) |real| sync::destroy_stream(Stream::new(stream, false), real);
+    cuStreamDestroy / cuStreamDestroy_v2(stream: usize) |real| sync::destroy_stream(Stream::new(stream, false), real);
 }
