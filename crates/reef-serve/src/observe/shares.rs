@@ -136,40 +136,27 @@ impl ClientSeries {
 
 impl Shares {
     pub(crate) fn register(&self, reef: &mut Registry) {
-        let Self {
-            device,
-            held,
-            memory,
-            over,
-            period,
-            budget,
-            weight,
-            claimed,
-            unfit,
-            reserve,
-            ..
-        } = self;
         let help = "Device time of a client's requests";
-        reef.register_with_unit("client_device", help, Unit::Seconds, device.clone());
+        reef.register_with_unit("client_device", help, Unit::Seconds, self.device.clone());
         let help = "Time in which a client's requests were on the device and did not run";
-        reef.register_with_unit("client_held", help, Unit::Seconds, held.clone());
+        reef.register_with_unit("client_held", help, Unit::Seconds, self.held.clone());
         let help = "Device and shared memory of a client's connections by the local path";
-        reef.register("client_memory_bytes", help, memory.clone());
+        reef.register("client_memory_bytes", help, self.memory.clone());
         let help =
             "Real-time requests that were over their client's budget, by what became of them";
-        reef.register("client_over", help, over.clone());
+        reef.register("client_over", help, self.over.clone());
         let help = "After how long a real-time client's budget comes again";
-        reef.register_with_unit("client_period", help, Unit::Seconds, period.clone());
+        reef.register_with_unit("client_period", help, Unit::Seconds, self.period.clone());
         let help = "Device time in each period that is a real-time client's own";
-        reef.register_with_unit("client_budget", help, Unit::Seconds, budget.clone());
-        reef.register("client_weight", "Of a client's best-effort work", weight.clone());
+        reef.register_with_unit("client_budget", help, Unit::Seconds, self.budget.clone());
+        reef.register("client_weight", "Of a client's best-effort work", self.weight.clone());
         let help =
             "Part of the device that a client's connections have claimed by stating a budget";
-        reef.register("client_claimed", help, claimed.clone());
+        reef.register("client_claimed", help, self.claimed.clone());
         let help = "Budgets that a client's requests and connections stated and that didn't fit";
-        reef.register("client_unfit", help, unfit.clone());
+        reef.register("client_unfit", help, self.unfit.clone());
         let help = "Part of the device that real-time work leaves to best-effort work";
-        reef.register("rt_reserve", help, reserve.clone());
+        reef.register("rt_reserve", help, self.reserve.clone());
     }
 
     /// Sets all values. Series of forgotten clients disappear.

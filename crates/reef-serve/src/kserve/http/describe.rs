@@ -2,7 +2,7 @@
 
 use super::devices::{abandoned, degraded};
 use super::json::object;
-use super::reply::{App, Reply};
+use super::reply::{App, ModelPath, Reply};
 use crate::error::{Error, Result};
 use crate::kserve::middleware::Probe;
 use crate::kserve::server_metadata::{NAME, extensions};
@@ -95,14 +95,6 @@ fn unchanged(
 
 fn to_json(settings: Settings) -> Json<Value> {
     Json(settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
-}
-
-/// Model and, optionally, version of a path.
-#[derive(Debug, serde::Deserialize)]
-pub(super) struct ModelPath {
-    model: String,
-    #[serde(default)]
-    version: String,
 }
 
 async fn server(State(server): App) -> Json<Value> {

@@ -7,7 +7,7 @@ use super::bounded;
 use super::infer::{self, class, text_per_byte};
 use super::json::parameters;
 use super::numbers::non_finite::{quote, to_json};
-use super::reply::{App, Reply};
+use super::reply::{App, ModelPath, Reply};
 use crate::error::{Error, Result};
 use crate::kserve::infer::request::{InferRequest, InputTensor, TensorData};
 use crate::kserve::infer::response::InferResponse;
@@ -30,14 +30,6 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
-
-/// Model and, optionally, version of a path.
-#[derive(Debug, serde::Deserialize)]
-pub(super) struct ModelPath {
-    model: String,
-    #[serde(default)]
-    version: String,
-}
 
 /// Request of a connection, if it has a slot.
 pub(super) type Open = Option<Extension<Arc<OpenRequest>>>;

@@ -10,7 +10,7 @@ use super::json::{
 use super::numbers::list::{NumberList, flat};
 use super::numbers::non_finite::{quote, to_json};
 use super::numbers::texts;
-use super::reply::{App, Reply};
+use super::reply::{App, ModelPath, Reply};
 use crate::class::{self, Class};
 use crate::error::{Error, Result};
 use crate::kserve::compressed::{Encoding, inflate};
@@ -54,22 +54,11 @@ pub(super) fn text_per_byte(info: &TensorInfo) -> u64 {
 /// Header with the length of the JSON, if binary data follows it.
 const JSON_LENGTH: &str = "inference-header-content-length";
 
-pub(super) async fn newest(
-    state: App,
-    peer: Extension<Peer>,
-    charge: Extension<Charge>,
-    Path(model): Path<String>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> Reply<Response> {
-    version(state, peer, charge, Path((model, String::new())), headers, body).await
-}
-
-pub(super) async fn version(
+pub(super) async fn infer(
     State(server): App,
     Extension(peer): Extension<Peer>,
     Extension(charge): Extension<Charge>,
-    Path((model, version)): Path<(String, String)>,
+    Path(ModelPath { model, version }): Path<ModelPath>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Reply<Response> {

@@ -9,3 +9,11 @@ use std::sync::Arc;
 pub(super) type App = State<Arc<Server>>;
 /// Result of handlers.
 pub(super) type Reply<T> = Result<T, Failure>;
+
+/// Model and, optionally, version of a path.
+#[derive(Debug, serde::Deserialize)]
+pub(super) struct ModelPath {
+    pub(super) model: String,
+    #[serde(default)]
+    pub(super) version: String,
+}

@@ -76,8 +76,8 @@ pub(crate) async fn serve(
 fn router(server: Arc<Server>, tokens: Arc<Tokens>, feed: Arc<Feed>) -> Router {
     let max = server.config.get().limits.message_mib << 20;
     let infer = Router::new()
-        .route("/v2/models/{model}/infer", post(infer::newest))
-        .route("/v2/models/{model}/versions/{version}/infer", post(infer::version))
+        .route("/v2/models/{model}/infer", post(infer::infer))
+        .route("/v2/models/{model}/versions/{version}/infer", post(infer::infer))
         .route("/v2/models/{model}/generate", post(generate::whole))
         .route("/v2/models/{model}/versions/{version}/generate", post(generate::whole))
         .route("/v2/models/{model}/generate_stream", post(generate::stream))
