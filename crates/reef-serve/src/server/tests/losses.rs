@@ -26,6 +26,7 @@ const SOON: Duration = Duration::from_secs(60);
 pub(super) struct Losable {
     pub(super) inner: Arc<dyn Engine>,
     is_lost: Arc<AtomicBool>,
+    /// Blocks there don't end.
     hangs: Arc<AtomicBool>,
     /// The memory that it reports, in bytes.
     pub(super) memory: Option<u64>,
@@ -41,14 +42,6 @@ pub(super) struct Losable {
     checks: Arc<AtomicUsize>,
     /// Memory of other processes: the first byte of a handle is its place here.
     pub(super) shared: Arc<Mutex<Vec<Arc<dyn SharedMemory>>>>,
-}
-
-/// Controls what happens to a device.
-#[derive(Debug, Default, Clone)]
-struct Fate {
-    is_lost: Arc<AtomicBool>,
-    /// Blocks there don't end.
-    hangs: Arc<AtomicBool>,
 }
 
 impl Losable {
@@ -233,25 +226,33 @@ impl Instance for LosableInstance {
     }
 }
 
-/// A daemon on two devices with `tiny` on the first, and what loses each.
-fn two(test: &str, change: impl FnOnce(&mut Config)) -> (Fixture, [Fate; 2]) {
-    let fates: [Fate; 2] = Default::default();
-    let switches = fates.clone();
-    let devices = |config: &mut Config| {
+/// A daemon on two devices with `tiny` on the first.
+fn two(test: &str, change: impl FnOnce(&mut Config)) -> (Fixture, Vec<Losable>) {
+    let mut devices = Vec::new();
+    let configure = |config: &mut Config| {
         config.device = "cpu:0?units=1,cpu:1?units=1".into();
         change(config);
     };
     let open = |config: Config| {
-        let engines = device::start(&config.device, "reef", 0.0)?.into_iter().zip(switches);
-        let losable = |(inner, Fate { is_lost, hangs })| {
-            Arc::new(Losable { is_lost, hangs, ..Losable::new(inner) }) as Arc<dyn Engine>
-        };
-        Server::on(Nodes::new(&config.device, engines.map(losable).collect()), config)
+        let inner = device::start(&config.device, "reef", 0.0)?;
+        devices = inner.into_iter().map(Losable::new).collect();
+        let engines = devices.iter().map(|device| Arc::new(device.clone()) as Arc<dyn Engine>);
+        Server::on(Nodes::new(&config.device, engines.collect()), config)
     };
-    (Fixture::open(test, devices, open), fates)
+    let fixture = Fixture::open(test, configure, open);
+    (fixture, devices)
 }
 
-fn lose(device: &Fate) {
+/// A daemon on one device with `tiny`.
+fn one(test: &str) -> (Fixture, Losable) {
+    let inner = device::start("cpu:0?units=1", "reef", 0.0).unwrap().remove(0);
+    let device = Losable::new(inner);
+    let engine: Arc<dyn Engine> = Arc::new(device.clone());
+    let open = |config: Config| Server::on(Nodes::new("cpu:0", vec![engine]), config);
+    (Fixture::open(test, |_| (), open), device)
+}
+
+fn lose(device: &Losable) {
     device.is_lost.store(true, Ordering::SeqCst);
 }
 
@@ -576,14 +577,7 @@ fn a_local_client_hears_why_no_device_takes_its_model() {
 /// It is abandoned: other models are loaded and moved meanwhile.
 #[test]
 fn load_that_hangs_on_a_lost_device_keeps_no_other_change() {
-    let mut devices = Vec::new();
-    let open = |config: Config| {
-        let inner = device::start("cpu:0?units=1,cpu:1?units=1", "reef", 0.0)?;
-        devices = inner.into_iter().map(Losable::new).collect();
-        let engines = devices.iter().map(|device| Arc::new(device.clone()) as Arc<dyn Engine>);
-        Server::on(Nodes::new("cpu:0,cpu:1", engines.collect()), config)
-    };
-    let fixture = Fixture::open("load-lost", |_| (), open);
+    let (fixture, devices) = two("load-lost", |_| ());
     let text = "network = \"resnet18\"\nsize = 32\nseed = 1\ndevices = [\"cpu:0\"]\n";
     std::fs::write(fixture.folder.join("other/model.toml"), text).unwrap();
     let before = devices[0].loads.load(Ordering::SeqCst);
@@ -607,11 +601,7 @@ fn load_that_hangs_on_a_lost_device_keeps_no_other_change() {
 /// Nothing else asks whether the device works.
 #[test]
 fn load_that_hangs_does_not_keep_the_end_of_the_daemon() {
-    let inner = device::start("cpu:0?units=1", "reef", 0.0).unwrap().remove(0);
-    let device = Losable::new(inner);
-    let engine: Arc<dyn Engine> = Arc::new(device.clone());
-    let open = |config: Config| Server::on(Nodes::new("cpu:0", vec![engine]), config);
-    let fixture = Fixture::open("load-end", |_| (), open);
+    let (fixture, device) = one("load-end");
     let before = device.loads.load(Ordering::SeqCst);
     device.hangs_loads.store(true, Ordering::SeqCst);
     let [loading, ending] = [(); 2].map(|()| fixture.server.registry.clone());
@@ -631,11 +621,7 @@ fn load_that_hangs_does_not_keep_the_end_of_the_daemon() {
 /// Nothing else asks whether the device works.
 #[test]
 fn request_that_hangs_does_not_keep_the_end_of_the_daemon() {
-    let inner = device::start("cpu:0?units=1", "reef", 0.0).unwrap().remove(0);
-    let device = Losable::new(inner);
-    let engine: Arc<dyn Engine> = Arc::new(device.clone());
-    let open = |config: Config| Server::on(Nodes::new("cpu:0", vec![engine]), config);
-    let fixture = Fixture::open("request-end", |_| (), open);
+    let (fixture, device) = one("request-end");
     device.hangs.store(true, Ordering::SeqCst);
     std::thread::scope(|scope| {
         let _hung = scope.spawn(|| fixture.request(1));
@@ -693,14 +679,7 @@ fn one_thread_asks_whether_a_device_works() {
 
 #[test]
 fn a_daemon_that_ends_moves_no_further_model() {
-    let mut devices = Vec::new();
-    let open = |config: Config| {
-        let inner = device::start("cpu:0?units=1,cpu:1?units=1", "reef", 0.0)?;
-        devices = inner.into_iter().map(Losable::new).collect();
-        let engines = devices.iter().map(|device| Arc::new(device.clone()) as Arc<dyn Engine>);
-        Server::on(Nodes::new("cpu:0,cpu:1", engines.collect()), config)
-    };
-    let fixture = Fixture::open("ending", |config| config.models.replicas = 1, open);
+    let (fixture, devices) = two("ending", |config| config.models.replicas = 1);
     for name in ["b", "c", "d", "e"] {
         std::fs::create_dir_all(fixture.folder.join(name).join("1")).unwrap();
         let [from, to] = ["tiny", name].map(|name| fixture.folder.join(name).join("model.toml"));
