@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Driver, FAKE, SHIM, SOON, UUID, Work, call, library, until};
+use common::{Driver, FAKE, SOON, UUID, Work, call, library, until};
 use reef_guest::join::{JoinRequest, join};
 use reef_guest::page::Class;
 use reef_guest::registry::{Registry, Rules};
@@ -36,8 +36,7 @@ fn program_advances_by_its_share_next_to_a_busy_one() {
         std::env::set_var("REEF_CUDA", library(FAKE));
         std::env::set_var("REEF_FAKE_KERNEL_NS", LENGTH.as_nanos().to_string());
     }
-    let driver = Driver::open(&library(SHIM));
-    assert_eq!((call!(driver, cuInit(0)), call!(driver, cuCtxSetCurrent(1))), (0, 0));
+    let driver = Driver::begin();
     let work = driver.work(64);
     (0..100).for_each(|_| run_some(driver, &work));
     until("it has joined", || !registry.guests().is_empty());

@@ -4,7 +4,7 @@
 mod common;
 
 use common::graph::Graph;
-use common::{Driver, FAKE, SHIM, SOON, UUID, Work, call, library, until, until_at_rest};
+use common::{Driver, FAKE, SOON, UUID, Work, call, library, until, until_at_rest};
 use reef_guest::join::{JoinRequest, join};
 use reef_guest::page::Class;
 use reef_guest::registry::Registry;
@@ -26,8 +26,7 @@ impl Program {
             std::env::set_var("REEF_GUESTS", path);
             std::env::set_var("REEF_CUDA", library(FAKE));
         }
-        let driver = Driver::open(&library(SHIM));
-        assert_eq!((call!(driver, cuInit(0)), call!(driver, cuCtxSetCurrent(1))), (0, 0));
+        let driver = Driver::begin();
         Self { driver, work: driver.work(8), path: path.into() }
     }
 

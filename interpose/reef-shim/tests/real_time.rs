@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Driver, FAKE, SHIM, SOON, UUID, Work, call, library, until};
+use common::{Driver, FAKE, SOON, UUID, Work, call, library, until};
 use reef_guest::join::{JoinRequest, Joined, join};
 use reef_guest::page::Class;
 use reef_guest::registry::{GuestView, Registry, Rules};
@@ -24,9 +24,7 @@ fn begin() -> (Driver, Registry, PathBuf) {
         std::env::set_var("REEF_CUDA", library(FAKE));
         std::env::set_var("REEF_FAKE_KERNEL_NS", LENGTH.as_nanos().to_string());
     }
-    let driver = Driver::open(&library(SHIM));
-    assert_eq!(call!(driver, cuInit(0)), 0);
-    assert_eq!(call!(driver, cuCtxSetCurrent(1)), 0);
+    let driver = Driver::begin();
     (driver, registry, path)
 }
 

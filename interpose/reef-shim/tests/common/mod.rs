@@ -68,6 +68,13 @@ impl Driver {
         Self(handle as usize)
     }
 
+    /// Opens the shim, and makes the first context current.
+    pub fn begin() -> Self {
+        let driver = Self::open(&library(SHIM));
+        assert_eq!((call!(driver, cuInit(0)), call!(driver, cuCtxSetCurrent(1))), (0, 0));
+        driver
+    }
+
     /// Closes it once; others may have it open.
     pub fn close(&self) {
         // SAFETY: a handle of `dlopen`.

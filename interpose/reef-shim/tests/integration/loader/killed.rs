@@ -3,7 +3,7 @@
 //!
 //! `REEF_KILLS=100 cargo test -p reef-shim --test integration loader::killed -- --nocapture`
 
-use crate::common::{self, Driver, FAKE, SHIM, Work, call, library};
+use crate::common::{self, Driver, FAKE, Work, call, library};
 use reef_guest::registry::Registry;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -44,8 +44,7 @@ fn serve() {
 
 /// Launches and waits, for ever, with pauses of this length.
 fn work(pause: Duration) {
-    let driver = Driver::open(&library(SHIM));
-    assert_eq!((call!(driver, cuInit(0)), call!(driver, cuCtxSetCurrent(1))), (0, 0));
+    let driver = Driver::begin();
     let Work { stream, memory, mix } = driver.work(8);
     loop {
         (0..8).for_each(|_| assert_eq!(driver.launch("cuLaunchKernel", mix, stream, memory, 1), 0));

@@ -1,7 +1,7 @@
 //! Real-time phases of a best-effort program, which begins and ends them itself.
 
 use super::processes::piped;
-use crate::common::{self, Driver, FAKE, SHIM, SOON, UUID, Work, call, library, until};
+use crate::common::{self, Driver, FAKE, SOON, UUID, Work, call, library, until};
 use reef_guest::join::{GuestInfo, JoinRequest, Joined, join, join_as};
 use reef_guest::page::Class;
 use reef_guest::registry::{GuestView, Registry, Rules};
@@ -19,8 +19,7 @@ const PHASE_PAUSE: Duration = Duration::from_millis(20);
 #[test]
 #[ignore = "is a program that other tests run"]
 fn obeys() {
-    let driver = Driver::open(&library(SHIM));
-    assert_eq!((call!(driver, cuInit(0)), call!(driver, cuCtxSetCurrent(1))), (0, 0));
+    let driver = Driver::begin();
     let Work { stream, memory, mix } = driver.work(64);
     for line in std::io::stdin().lines() {
         let answer = match line.unwrap().as_str() {

@@ -93,8 +93,7 @@ fn many_processes_at_once_all_start() {
 #[test]
 #[ignore = "is a program that another test runs"]
 fn has_something_to_explain() {
-    let driver = Driver::open(&library(SHIM));
-    assert_eq!((call!(driver, cuInit(0)), call!(driver, cuCtxSetCurrent(1))), (0, 0));
+    let driver = Driver::begin();
     let [mut at, mut status, mut mix, mut memory, mut stream] = [0_usize; 5];
     for (name, code) in [(c"cuGraphLaunch", 0), (c"cuNoSuchThing", 1)] {
         let (name, to) = (name.as_ptr(), &raw mut at);
@@ -175,8 +174,7 @@ fn report_lists_missing_functions_and_ungated_graphs() {
 #[test]
 #[ignore = "is a program that another test runs"]
 fn waits_for_graphs() {
-    let driver = Driver::open(&library(SHIM));
-    assert_eq!((call!(driver, cuInit(0)), call!(driver, cuCtxSetCurrent(1))), (0, 0));
+    let driver = Driver::begin();
     let [mut mix, mut memory, mut stream] = [0_usize; 3];
     assert_eq!(call!(driver, cuModuleGetFunction(&raw mut mix, 0, c"mix".as_ptr())), 0);
     assert_eq!(call!(driver, cuMemAlloc_v2(&raw mut memory, 8)), 0);

@@ -3,7 +3,7 @@
 
 use super::super::processes::{piped, wait};
 use super::Job;
-use crate::common::{self, Driver, SHIM, Work, call, library};
+use crate::common::{self, Driver, Work, call};
 use reef_guest::limit::Audit;
 use std::time::Duration;
 
@@ -29,8 +29,7 @@ fn row(from: (usize, usize), to: (usize, usize)) -> [usize; 16] {
 #[ignore = "is a program that other tests run"]
 fn copies() {
     let does = std::env::var(DOES).unwrap();
-    let driver = Driver::open(&library(SHIM));
-    assert_eq!((call!(driver, cuInit(0)), call!(driver, cuCtxSetCurrent(1))), (0, 0));
+    let driver = Driver::begin();
     let Work { stream, memory: at, .. } = driver.work(64);
     let host = [0_u64; 8];
     let (host, to) = (host.as_ptr() as usize, at + 8);

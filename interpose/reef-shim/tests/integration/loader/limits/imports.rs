@@ -3,7 +3,7 @@
 
 use super::program::{BEGUN, WANTS};
 use super::{Job, LIMIT, begun, ended, piped};
-use crate::common::{self, Driver, SHIM, SOON, call, library};
+use crate::common::{self, Driver, SOON, call};
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -31,9 +31,7 @@ fn export_kind() -> String {
 fn begin() -> Driver {
     // SAFETY: ends this process after some time, in any case.
     unsafe { libc::alarm(LIFE) };
-    let driver = Driver::open(&library(SHIM));
-    assert_eq!((call!(driver, cuInit(0)), call!(driver, cuCtxSetCurrent(1))), (0, 0));
-    driver
+    Driver::begin()
 }
 
 /// Sends or receives words, and a file in the last word of the control message.

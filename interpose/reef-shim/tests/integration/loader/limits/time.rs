@@ -2,7 +2,7 @@
 
 use super::super::processes::{piped, registry, wait};
 use super::{Job, UUID, ours, run};
-use crate::common::{self, Driver, SHIM, Work, call, library};
+use crate::common::{self, Driver, Work, call};
 use reef_guest::limit::{AccountsFile, Audit, Slot};
 use reef_guest::page::Time;
 use reef_guest::registry::{GuestView, Registry};
@@ -19,8 +19,7 @@ const PROGRAM: &str = "loader::limits::time::launches";
 #[ignore = "is a program that other tests run"]
 fn launches() {
     let lasts = Duration::from_millis(std::env::var(LASTS).unwrap().parse().unwrap());
-    let driver = Driver::open(&library(SHIM));
-    assert_eq!((call!(driver, cuInit(0)), call!(driver, cuCtxSetCurrent(1))), (0, 0));
+    let driver = Driver::begin();
     let Work { stream, memory, mix } = driver.work(8);
     let (begin, mut made) = (Instant::now(), 0);
     while begin.elapsed() < lasts || made < 60 {
@@ -111,8 +110,7 @@ fn limited_program_is_held_and_outlives_its_daemon() {
 #[test]
 #[ignore = "is a program that other tests run"]
 fn launches_long_kernels() {
-    let driver = Driver::open(&library(SHIM));
-    assert_eq!((call!(driver, cuInit(0)), call!(driver, cuCtxSetCurrent(1))), (0, 0));
+    let driver = Driver::begin();
     let Work { stream, memory, mix } = driver.work(8);
     let begin = Instant::now();
     assert_eq!(driver.launch("cuLaunchKernel", mix, stream, memory, 0), 0);
@@ -155,8 +153,7 @@ fn debt_of_a_long_kernel_is_waited_for_in_all_threads() {
 #[test]
 #[ignore = "is a program that other tests run"]
 fn launches_without_files() {
-    let driver = Driver::open(&library(SHIM));
-    assert_eq!((call!(driver, cuInit(0)), call!(driver, cuCtxSetCurrent(1))), (0, 0));
+    let driver = Driver::begin();
     let Work { stream, memory, mix } = driver.work(8);
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: a struct that lives during the call.

@@ -5,7 +5,7 @@
 use super::Job;
 use super::ways::while_repeated;
 use crate::common::graph::Graph;
-use crate::common::{self, Driver, FAKE, SHIM, Work, call, library};
+use crate::common::{self, Driver, FAKE, Work, call, library};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst};
 
 /// Program to run.
@@ -32,8 +32,7 @@ impl Program {
     fn new() -> Self {
         // SAFETY: ends this process after some time, in any case.
         unsafe { libc::alarm(120) };
-        let driver = Driver::open(&library(SHIM));
-        assert_eq!((call!(driver, cuInit(0)), call!(driver, cuCtxSetCurrent(1))), (0, 0));
+        let driver = Driver::begin();
         let mut program = Self { driver, stream: 0 };
         program.stream = program.stream();
         program

@@ -44,9 +44,7 @@ fn asks_before_the_driver_begins() {
 #[test]
 #[ignore = "is a program that other tests run"]
 fn looks_up() {
-    let driver = Driver::open(&library(SHIM));
-    assert_eq!(call!(driver, cuInit(0)), 0);
-    assert_eq!(call!(driver, cuCtxSetCurrent(1)), 0);
+    let driver = Driver::begin();
     let look_up = |name: &CStr| {
         let (mut at, mut status) = (0_usize, 7_u32);
         let to = (&raw mut at, &raw mut status);
@@ -65,8 +63,7 @@ fn looks_up() {
 #[test]
 #[ignore = "is a program that other tests run"]
 fn looks_up_a_newer_variant() {
-    let driver = Driver::open(&library(SHIM));
-    assert_eq!((call!(driver, cuInit(0)), call!(driver, cuCtxSetCurrent(1))), (0, 0));
+    let driver = Driver::begin();
     let look_up = |name: &CStr| {
         let (mut at, mut status) = (0_usize, 7_u32);
         let (to, status_to, name) = (&raw mut at, &raw mut status, name.as_ptr());
@@ -225,8 +222,7 @@ fn invalid_limit_is_refused_with_one_line() {
 #[test]
 #[ignore = "is a program that another test runs"]
 fn launches_too_large_a_graph() {
-    let driver = Driver::open(&library(SHIM));
-    assert_eq!((call!(driver, cuInit(0)), call!(driver, cuCtxSetCurrent(1))), (0, 0));
+    let driver = Driver::begin();
     let (graph, mut words, mut node) = (Graph::new(driver, 0), [0_usize; 15], 0_usize);
     (words[0], words[1], words[13]) = (1, 1, 300 << 20);
     let (handle, at) = (graph.handle, words.as_mut_ptr());
@@ -253,8 +249,7 @@ fn report_has_the_last_refused_graph() {
 #[test]
 #[ignore = "is a program that another test runs"]
 fn asks_in_captures() {
-    let driver = Driver::open(&library(SHIM));
-    assert_eq!((call!(driver, cuInit(0)), call!(driver, cuCtxSetCurrent(1))), (0, 0));
+    let driver = Driver::begin();
     let [mut at, mut stream, mut graph, mut left, mut total] = [0_usize; 5];
     assert_eq!(call!(driver, cuStreamCreate(&raw mut stream, 0)), 0);
     for captured in [stream, 2] {
@@ -280,8 +275,7 @@ fn question_for_memory_breaks_no_capture() {
 #[test]
 #[ignore = "is a program that another test runs"]
 fn launches_a_graph_with_memory_of_the_host() {
-    let driver = Driver::open(&library(SHIM));
-    assert_eq!((call!(driver, cuInit(0)), call!(driver, cuCtxSetCurrent(1))), (0, 0));
+    let driver = Driver::begin();
     let (graph, mut words, mut node) = (Graph::new(driver, 0), [0_usize; 15], 0_usize);
     (words[0], words[1], words[13]) = (1, 2, 300 << 20);
     let (handle, at) = (graph.handle, words.as_mut_ptr());
@@ -306,8 +300,7 @@ fn memory_of_the_host_in_a_graph_is_not_limited() {
 #[test]
 #[ignore = "is a program that another test runs"]
 fn ends_a_context_with_a_sparse_array() {
-    let driver = Driver::open(&library(SHIM));
-    assert_eq!((call!(driver, cuInit(0)), call!(driver, cuCtxSetCurrent(1))), (0, 0));
+    let driver = Driver::begin();
     let left = || {
         let [mut left, mut total] = [0_usize; 2];
         assert_eq!(call!(driver, cuMemGetInfo_v2(&raw mut left, &raw mut total)), 0);

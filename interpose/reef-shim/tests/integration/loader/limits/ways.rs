@@ -431,8 +431,7 @@ impl Holder {
 fn goes_one_way() {
     // SAFETY: ends this process after some time, in any case.
     unsafe { libc::alarm(60) };
-    let driver = Driver::open(&library(SHIM));
-    assert_eq!((call!(driver, cuInit(0)), call!(driver, cuCtxSetCurrent(1))), (0, 0));
+    let driver = Driver::begin();
     let mut stream = 0_usize;
     assert_eq!(call!(driver, cuStreamCreate(&raw mut stream, 1)), 0);
     let way = std::env::var(WAY).unwrap();
