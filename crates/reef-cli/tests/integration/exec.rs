@@ -3,11 +3,12 @@
 use crate::common::daemon::{Daemon, metrics};
 use crate::common::driver::{Driver, library};
 use crate::common::{Folder, json, reef, refuses, says, text};
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 
-fn exec(folder: &Folder, options: &[&str], program: &[&str]) -> Command {
+fn exec(folder: &Folder, options: &[&str], program: &[impl AsRef<OsStr>]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_reef"));
     command.args(["exec", "--socket-dir", &folder.path("")]).args(options).arg("--").args(program);
     command.env("REEF_SHIM", library("libreef_cuda_shim.so"));
@@ -102,10 +103,6 @@ fn launches_when_asked() {
     }
 }
 
-fn this_program() -> Vec<String> {
-    this_test("program")
-}
-
 fn this_test(name: &str) -> Vec<String> {
     let this = std::env::current_exe().unwrap().to_str().unwrap().to_owned();
     let name = &format!("exec::{name}");
@@ -116,8 +113,7 @@ fn this_test(name: &str) -> Vec<String> {
 fn a_guest_is_counted_and_says_what_was_intercepted() {
     let folder = Folder::new("exec");
     let _daemon = Daemon::start_with(&folder, &["--guests"]);
-    let program = this_program();
-    let program: Vec<_> = program.iter().map(String::as_str).collect();
+    let program = this_test("program");
     let options = ["--strict", "--explain", "--call-profile", "--job", "ten"];
     let mut command = exec(&folder, &options, &program);
     let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -180,7 +176,6 @@ fn program_runs_on_while_reef_is_upgraded_and_removed() {
     install();
     let daemon = Daemon::start_with(&folder, &["--guests"]);
     let program = this_test("launches_when_asked");
-    let program: Vec<_> = program.iter().map(String::as_str).collect();
     let mut command = exec(&folder, &["--strict"], &program);
     command.env("REEF_SHIM", &shim);
     let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -330,7 +325,6 @@ fn strict_checks_the_program_not_reef_exec() {
 fn memory_is_limited_with_a_daemon_and_without_one() {
     let folder = Folder::new("exec-memory");
     let program = this_test("allocates");
-    let program: Vec<_> = program.iter().map(String::as_str).collect();
     let run = |options: &[&str]| {
         let mut command = exec(&folder, options, &program);
         let output =
@@ -524,7 +518,6 @@ fn contexts_are_charged_and_limits_are_shown() {
     let set = [("REEF_ACCOUNTS", &*accounts), ("REEF_FAKE_NVML", &*processes), nvml];
     let _daemon = Daemon::start_in(&folder, &["--guests"], &set);
     let program = this_test("takes_more_when_asked");
-    let program: Vec<_> = program.iter().map(String::as_str).collect();
     let options = ["--memory", "8MiB", "--compute", "50%", "--job", "ctx", "--strict"];
     let mut command = exec(&folder, &options, &program);
     command.env("REEF_ACCOUNTS", &accounts).env("REEF_SHIM", library("libreef_cuda_shim.so"));
@@ -643,7 +636,6 @@ fn limit_holds_for_each_name_and_path_of_the_driver() {
     let driver = installed(&folder);
     let [by_link, by_path] = [folder.path("libcuda.so"), driver.to_str().unwrap().to_owned()];
     let program = this_test("opens");
-    let program: Vec<_> = program.iter().map(String::as_str).collect();
     let run = |name: &str, options: &[&str]| {
         let options = [&["--memory", "8m"], options].concat();
         let mut command = exec(&folder, &options, &program);
@@ -726,7 +718,7 @@ fn limited_program_sees_its_limit_in_nvml_unless_told_otherwise() {
 #[test]
 fn a_profile_is_said_at_the_end_and_written_for_perfetto() {
     let folder = Folder::new("exec-profile");
-    let program = this_program();
+    let program = this_test("program");
     let program: Vec<_> = program.iter().map(String::as_str).collect();
     let run = |options: &[&str], program: &[&str]| {
         let mut command = exec(&folder, options, program);

@@ -191,7 +191,7 @@ fn a_model_that_is_refused_is_one_line_of_the_log() {
         std::fs::create_dir_all(folder.path(&format!("models/{name}/1"))).unwrap();
         folder.file(&format!("models/{name}/model.toml"), text);
     }
-    let (daemon, log) = Daemon::start_logged(&folder);
+    let (daemon, log) = Daemon::start_logged(&folder, "warn", &[]);
     let refused = |name: &str| format!("not loaded model={name} ");
     assert_eq!((lines(&log, &refused("broken"), 1), lines(&log, &refused("odd"), 1)), (1, 1));
     for (text, count) in [("size = \"large\"\n", 1), ("network = \"resnet18\"\nsize = 31\n", 2)] {
@@ -232,7 +232,7 @@ fn program_in_place_of_a_file_is_one_line_of_the_log() {
         [node("ImageDecoder", &["x"], "y", &[]), value(11, "x", &[2]), value(12, "y", &[2])];
     folder.file("models/either/1/model.onnx", file(17, &graph));
     let more = ["--set", "models.processes=true"];
-    let (_daemon, log) = Daemon::start_logged_with(&folder, "info", &more);
+    let (_daemon, log) = Daemon::start_logged(&folder, "info", &more);
     let line = "its program answers, because the file is not read model=either ";
     assert_eq!(lines(&log, line, 1), 1);
     assert_eq!(lines(&log, "ImageDecoder", 1), 1, "the same line has the reason");
@@ -277,7 +277,7 @@ fn program_loaded_at_the_start_is_a_guest() {
     put_limited(&folder, "guest", "memory = \"8MiB\"\n", &text);
     let sockets = folder.path("run/reef"); // the default folder of the program
     let more = ["--guests", "--socket-dir", &sockets, "--set", "models.processes=true"];
-    let (_daemon, log) = Daemon::start_logged_with(&folder, "warn", &more);
+    let (_daemon, log) = Daemon::start_logged(&folder, "warn", &more);
     let refused = "not loaded model=guest ";
     assert_eq!(lines(&log, refused, 1), 1);
     let all = std::fs::read_to_string(&log).unwrap();
@@ -290,7 +290,7 @@ fn program_loaded_at_the_start_is_a_guest() {
 #[test]
 fn ready_is_a_line_of_stdout_and_not_of_the_log() {
     let folder = Folder::new("ready");
-    let (_daemon, log) = Daemon::start_logged_at(&folder, "info");
+    let (_daemon, log) = Daemon::start_logged(&folder, "info", &[]);
     assert_eq!(lines(&log, "serving device=", 1), 1);
     let all = std::fs::read_to_string(&log).unwrap();
     assert!(!all.split_whitespace().any(|word| word == "ready"), "{all}");
@@ -299,7 +299,7 @@ fn ready_is_a_line_of_stdout_and_not_of_the_log() {
 #[test]
 fn the_level_of_the_log_changes_while_the_daemon_runs() {
     let folder = Folder::new("level");
-    let (daemon, log) = Daemon::start_logged(&folder);
+    let (daemon, log) = Daemon::start_logged(&folder, "warn", &[]);
     let change = |body: &str| ask(&folder, "POST /v2/logging", body);
     for (body, verbose) in
         [(r#"{ "log_verbose_level": 1 }"#, 1), (r#"{ "log_verbose_level": 0 }"#, 0)]

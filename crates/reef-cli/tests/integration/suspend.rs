@@ -311,6 +311,14 @@ impl Program {
     }
 }
 
+/// A swappable program that works, on a device of 1 GiB.
+fn swappable(name: &str, what: &str) -> (Machine, Program) {
+    let machine = Machine { mib: Some(1024), ..Machine::new(name) };
+    let mut program = machine.start_with(what, Some(&["--swappable"]));
+    program.answers();
+    (machine, program)
+}
+
 #[test]
 fn suspended_program_sees_nothing_but_time() {
     let machine = Machine::new("suspend");
@@ -337,10 +345,7 @@ fn suspended_program_sees_nothing_but_time() {
 
 #[test]
 fn swappable_program_moves_its_own_memory() {
-    let mut machine = Machine::new("suspend-swappable");
-    machine.mib = Some(1024);
-    let mut program = machine.start_with("inside 192", Some(&["--swappable"]));
-    program.answers();
+    let (machine, mut program) = swappable("suspend-swappable", "inside 192");
     for round in 0..6 {
         let all = machine.works(&["suspend", &program.target()]);
         assert_eq!(all[0]["is_swapped"], true, "{all}");
@@ -361,10 +366,7 @@ fn swappable_program_moves_its_own_memory() {
 /// As if its suspension had ended before the record was written.
 #[test]
 fn swappable_program_without_a_record_returns() {
-    let mut machine = Machine::new("suspend-swappable-unknown");
-    machine.mib = Some(1024);
-    let mut program = machine.start_with("inside 192", Some(&["--swappable"]));
-    program.answers();
+    let (machine, mut program) = swappable("suspend-swappable-unknown", "inside 192");
     // Its own memory has left, and the driver has suspended nothing.
     let said = program.says_of_its_memory("out 60000");
     assert!(said.starts_with("moved "), "{said}");
@@ -386,10 +388,7 @@ fn swappable_program_without_a_record_returns() {
 /// Such as a worker that loads data. The driver refuses its calls, as without REEF.
 #[test]
 fn child_of_a_program_off_the_gpu_waits_for_nothing() {
-    let mut machine = Machine::new("suspend-swappable-child");
-    machine.mib = Some(1024);
-    let mut program = machine.start_with("plain 64", Some(&["--swappable"]));
-    program.answers();
+    let (machine, mut program) = swappable("suspend-swappable-child", "plain 64");
     let said = program.says_of_its_memory("out 60000");
     assert!(said.starts_with("moved "), "{said}");
     writeln!(program.child.stdin.as_mut().unwrap(), "fork").unwrap();
@@ -403,10 +402,7 @@ fn child_of_a_program_off_the_gpu_waits_for_nothing() {
 /// pages of the first.
 #[test]
 fn swappable_program_returns_after_a_return_refused_halfway() {
-    let mut machine = Machine::new("suspend-swappable-halfway");
-    machine.mib = Some(1024);
-    let mut program = machine.start_with("first 256", Some(&["--swappable"]));
-    program.answers();
+    let (machine, mut program) = swappable("suspend-swappable-halfway", "first 256");
     let said = program.says_of_its_memory("out 60000");
     assert!(said.starts_with("moved "), "{said}");
     program.ask(); // it answers when it is back
@@ -427,10 +423,7 @@ fn swappable_program_returns_after_a_return_refused_halfway() {
 /// As by Ctrl-Z: it would take the request whenever it goes on.
 #[test]
 fn stopped_swappable_program_is_refused_and_runs_on() {
-    let mut machine = Machine::new("suspend-swappable-stopped");
-    machine.mib = Some(1024);
-    let mut program = machine.start_with("inside 64", Some(&["--swappable"]));
-    program.answers();
+    let (machine, mut program) = swappable("suspend-swappable-stopped", "inside 64");
     let said = program.says_of_its_memory("in"); // its socket is open
     assert!(said.starts_with("refused "), "{said}");
     // SAFETY: a signal to a child of this process.
@@ -550,17 +543,14 @@ fn program_goes_on_after_a_checkpoint_that_fails_or_keeps_it() {
     let error = machine.refuses(&["checkpoint", &target, "--out", &folder]);
     assert!(error.ends_with("file of another kind\n"), "{error}");
     assert!(!std::path::Path::new(&folder).exists(), "a folder is whole or not there");
-    program.ask();
-    assert!(program.line().starts_with("launched "));
+    program.answers();
     std::fs::remove_file(machine.folder.path("broken")).unwrap();
     machine.works(&["checkpoint", &target, "--out", &folder, "--keep-running"]);
-    program.ask();
-    assert!(program.line().starts_with("launched "));
+    program.answers();
     let error = machine.refuses(&["restore", &folder]);
     let its = format!(" must be free, process {target} (");
     assert!(error.contains(&its) && !error.contains("must wait for it"), "{error}");
-    program.ask();
-    assert!(program.line().starts_with("launched "));
+    program.answers();
     let error = machine.refuses(&["checkpoint", &target, "--out", &folder]);
     assert!(error.ends_with("it must not exist yet\n"), "{error}");
     assert!(program.ends_right());
@@ -589,8 +579,7 @@ fn guest_leaves_its_daemon_while_it_is_written() {
     }
     machine.works(&["suspend", "training"]);
     machine.works(&["resume", "training"]);
-    program.ask();
-    assert!(program.line().starts_with("launched "));
+    program.answers();
     assert!(program.ends_right());
 }
 
@@ -859,8 +848,7 @@ fn program_with_managed_memory_runs_on() {
         error.contains("cannot suspend managed memory") && error.contains("runs on"),
         "{error}"
     );
-    program.ask();
-    assert!(program.line().starts_with("launched "));
+    program.answers();
     assert!(program.ends_right());
 }
 
@@ -873,8 +861,7 @@ fn program_whose_record_cannot_be_written_runs_on() {
     let records = machine.folder.file("suspended", "in the way of the folder");
     let error = machine.refuses(&["suspend", &program.target()]);
     assert!(error.contains(&format!("{records}/{}.json: ", program.pid)), "{error}");
-    program.ask();
-    assert!(program.line().starts_with("launched "));
+    program.answers();
     assert!(program.ends_right());
 }
 
@@ -902,12 +889,10 @@ fn move_to_an_unknown_gpu_leaves_the_program_running() {
     machine.used(&[(program.pid, 64)]);
     let error = machine.refuses(&["move", &program.target(), "--to", "7"]);
     assert!(error.contains("no GPU 7 (have: 0 = GPU-"), "{error}");
-    program.ask();
-    assert!(program.line().starts_with("launched "));
+    program.answers();
     let all = machine.works(&["move", &program.target(), "--to", "0"]);
     assert_eq!(all[0]["process"]["pid"], program.pid, "{all}");
-    program.ask();
-    assert!(program.line().starts_with("launched "));
+    program.answers();
     assert!(program.ends_right());
 }
 
@@ -984,14 +969,12 @@ fn best_effort_program_leaves_for_memory_of_a_real_time_one() {
     };
     let (mut small, mut large) = (best_effort("small", 300), best_effort("large", 600));
     let mut real_time = machine.start_with("plain 1500", Some(&["--class", "rt"]));
-    real_time.ask();
-    assert!(real_time.line().starts_with("launched "), "it has its memory");
+    real_time.answers(); // it has its memory
     let now = metrics(&machine.folder);
     assert!(now.contains("reef_memory_requests_total{outcome=\"granted\"} 1"), "{now}");
     assert!(now.contains(&format!("reef_suspended_bytes{{pid=\"{}\"", large.pid)), "{now}");
     assert!(!now.contains(&format!("reef_suspended_bytes{{pid=\"{}\"", small.pid)), "{now}");
-    small.ask();
-    assert!(small.line().starts_with("launched "), "the small one runs on");
+    small.answers(); // the small one runs on
     large.ask(); // it answers when it is back
     assert!(real_time.ends_right());
     assert!(large.line().starts_with("launched "));
@@ -1003,8 +986,7 @@ fn memory_that_no_suspension_frees_is_refused_and_none_leaves() {
     let machine = Machine { mib: Some(1024), ..Machine::new("suspend-short") };
     let _daemon = machine.daemon(&["--set", "guests.suspend=true"]);
     let mut program = machine.start("plain", Some(&["--class", "be"]));
-    program.ask();
-    assert!(program.line().starts_with("launched "));
+    program.answers();
     let mut real_time = machine.start_with("plain 1020", Some(&["--class", "rt"]));
     assert_eq!(real_time.line(), "memory 2", "more than the device has with what the driver adds");
     assert!(real_time.child.wait().unwrap().success());
@@ -1021,8 +1003,7 @@ fn policy_is_off_by_default() {
     let machine = Machine { mib: Some(1024), ..Machine::new("suspend-off") };
     let _daemon = machine.daemon(&[]);
     let mut program = machine.start_with("plain 600", Some(&["--class", "be"]));
-    program.ask();
-    assert!(program.line().starts_with("launched "));
+    program.answers();
     let mut real_time = machine.start_with("plain 600", Some(&["--class", "rt"]));
     assert_eq!(real_time.line(), "memory 2");
     let options = ["exec", "--class", "rt", "--reserve", "600MiB", "--", "true"];
@@ -1045,14 +1026,12 @@ fn reserved_memory_waits_for_its_program() {
     let away =
         |text: &str| text.contains(&format!("reef_suspended_bytes{{pid=\"{}\"", program.pid));
     assert!(away(&metrics(&machine.folder)), "it left before the program started");
-    real_time.ask();
-    assert!(real_time.line().starts_with("launched "));
+    real_time.answers();
     // sleep: twice the time after which it would come back; none fails a right daemon
     std::thread::sleep(Duration::from_secs(4));
     assert!(away(&metrics(&machine.folder)));
     assert!(real_time.ends_right());
-    program.ask();
-    assert!(program.line().starts_with("launched "));
+    program.answers();
     assert!(program.ends_right());
 }
 
@@ -1064,13 +1043,11 @@ fn program_that_cannot_leave_is_passed_over_and_runs_on() {
     let best_effort = |what: &str| machine.start_guest(what, &["--class", "be"]);
     let (mut managed, plain) = (best_effort("managed 500"), best_effort("plain 600"));
     let mut real_time = machine.start_with("plain 1300", Some(&["--class", "rt"]));
-    real_time.ask();
-    assert!(real_time.line().starts_with("launched "));
+    real_time.answers();
     let now = metrics(&machine.folder);
     assert!(now.contains("reef_suspensions_total{op=\"refused\"} 1"), "{now}");
     assert!(now.contains(&format!("reef_suspended_bytes{{pid=\"{}\"", plain.pid)), "{now}");
-    managed.ask();
-    assert!(managed.line().starts_with("launched "));
+    managed.answers();
     assert!(real_time.ends_right() && managed.ends_right() && plain.ends_right());
 }
 
@@ -1080,13 +1057,11 @@ fn next_daemon_brings_back_whom_the_last_one_suspended() {
     let daemon = machine.daemon(&["--set", "guests.suspend=true"]);
     let mut program = machine.start_guest("plain 600", &["--class", "be"]);
     let mut real_time = machine.start_with("plain 1500", Some(&["--class", "rt"]));
-    real_time.ask();
-    assert!(real_time.line().starts_with("launched "));
+    real_time.answers();
     assert!(metrics(&machine.folder).contains("reef_suspended_bytes{pid="));
     drop(daemon);
     assert!(real_time.ends_right());
     let _daemon = machine.daemon(&["--set", "guests.suspend=true"]);
-    program.ask();
-    assert!(program.line().starts_with("launched "));
+    program.answers();
     assert!(program.ends_right());
 }

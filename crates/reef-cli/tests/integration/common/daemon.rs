@@ -14,13 +14,11 @@ pub(crate) struct Daemon(pub(crate) Child);
 
 impl Daemon {
     /// Starts one that has the model `tiny`, with its sockets in `folder`.
-    #[allow(dead_code)] // as below
     pub(crate) fn start(folder: &Folder) -> Self {
         Self::start_with(folder, &[])
     }
 
     /// Starts a daemon with more arguments.
-    #[allow(dead_code)] // each test file uses one of them
     pub(crate) fn start_with(folder: &Folder, more: &[&str]) -> Self {
         Self::start_in(folder, more, &[])
     }
@@ -40,26 +38,12 @@ impl Daemon {
         Self::spawn(program, folder, more, set, Stdio::inherit())
     }
 
-    /// One whose log, warnings and errors, goes to the file that comes along.
-    #[allow(dead_code)] // as above
-    pub(crate) fn start_logged(folder: &Folder) -> (Self, String) {
-        Self::start_logged_at(folder, "warn")
-    }
-
     /// Starts a daemon whose log of this level goes to the file that comes along.
-    #[allow(dead_code)] // as above
-    pub(crate) fn start_logged_at(folder: &Folder, level: &str) -> (Self, String) {
-        Self::start_logged_with(folder, level, &[])
-    }
-
-    /// As [`start_logged_at`](Self::start_logged_at), with more arguments.
-    #[allow(dead_code)] // as above
-    pub(crate) fn start_logged_with(folder: &Folder, level: &str, more: &[&str]) -> (Self, String) {
+    pub(crate) fn start_logged(folder: &Folder, level: &str, more: &[&str]) -> (Self, String) {
         Self::start_logged_in(folder, more, &[("REEF_LOG", level)])
     }
 
     /// As [`start_in`](Self::start_in), with the log in the file that comes along.
-    #[allow(dead_code)] // as above
     pub(crate) fn start_logged_in(
         folder: &Folder,
         more: &[&str],
@@ -100,13 +84,11 @@ impl Daemon {
 }
 
 /// Metrics of the daemon in this folder.
-#[allow(dead_code)] // as above
 pub(crate) fn metrics(folder: &Folder) -> String {
     ask(folder, "GET /metrics", "")
 }
 
 /// Answer of the daemon to a request with this body.
-#[allow(dead_code)] // as above
 pub(crate) fn ask(folder: &Folder, what: &str, body: &str) -> String {
     let mut stream = UnixStream::connect(folder.path("http.sock")).expect("it listens");
     let length = body.len();
