@@ -98,7 +98,6 @@ fn tcp(address: SocketAddr) -> Result<std::net::TcpListener> {
 /// The daemon's own sockets, removed on drop. Passed sockets are left to the service manager.
 #[derive(Debug)]
 pub(crate) struct Sockets {
-    /// Their folder.
     pub(crate) folder: PathBuf,
     pub(crate) access: Access,
     ours: Vec<SocketFile>,

@@ -102,7 +102,6 @@ pub(crate) struct Server {
     scrapes: Scrapes,
 }
 
-/// Slot of a request.
 #[derive(Debug)]
 pub(crate) struct RequestSlot {
     _permit: Permit,

@@ -59,7 +59,6 @@ pub(crate) fn enable(stream: usize) -> Result<()> {
     Ok(())
 }
 
-/// A slot of this context.
 fn slot(driver: &Driver, context: usize) -> Result<Slot> {
     let free = STREAMS.lock().free.entry(context).or_default().take();
     if let Some(slot) = free {

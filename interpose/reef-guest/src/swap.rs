@@ -83,7 +83,6 @@ impl Request {
     }
 }
 
-/// Returns the line of an answer.
 fn answer_line(answer: &Result<Moved, String>) -> String {
     match answer {
         Ok(moved) => {

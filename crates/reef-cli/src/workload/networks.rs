@@ -145,7 +145,6 @@ pub(crate) struct Image<'a> {
     pub(crate) sizes: &'a Sizes,
 }
 
-/// A network with its name.
 pub(crate) struct NamedNetwork<D: Operators> {
     pub(crate) name: String,
     pub(crate) network: Network<D>,

@@ -215,7 +215,6 @@ impl EarlyNotice<'_> {
     }
 }
 
-/// Timing of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct RunTiming {
     /// Time until the first command could start, for real-time work: the preemption, if there was

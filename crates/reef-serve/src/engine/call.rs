@@ -216,7 +216,6 @@ pub(crate) struct CallOutput {
 }
 
 impl CallOutput {
-    /// Returns its size.
     pub(crate) fn size(&self) -> OutputSize {
         OutputSize { shape: self.shape.clone(), bytes: self.bytes.len() as u64 }
     }

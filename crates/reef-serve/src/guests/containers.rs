@@ -109,7 +109,6 @@ impl Containers {
     }
 }
 
-/// Returns the id of a request.
 fn id(request: &str) -> Result<&str, String> {
     let (_, id) = request
         .trim_end_matches(['\r', '\n'])

@@ -166,7 +166,6 @@ impl HttpBody for ChargedBody {
 /// Maximum length of a part of an answer that counts as progress of its reader.
 const PART_BYTES: usize = 64 << 10;
 
-/// Body of an answer.
 #[derive(Debug)]
 pub(crate) struct AnswerBody {
     body: Body,

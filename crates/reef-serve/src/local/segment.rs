@@ -130,13 +130,11 @@ impl Segment {
         self.mapping.at(self.layout.slot(n % self.layout.slots))
     }
 
-    /// Returns the input of a buffer.
     pub(super) fn input(&self, buffer: u32) -> Tensor<'_> {
         let words = self.layout.input.div_ceil(8);
         Tensor::new(self.mapping.slice(self.layout.input(buffer % self.layout.slots), words))
     }
 
-    /// Returns the output of a buffer.
     pub(super) fn output(&self, buffer: u32) -> Tensor<'_> {
         let words = self.layout.output.div_ceil(8);
         Tensor::new(self.mapping.slice(self.layout.output(buffer % self.layout.slots), words))

@@ -18,7 +18,6 @@ use tokio::net::{TcpStream, UnixStream};
 /// Permit and slot of a new connection, and the event of losing the slot.
 pub(super) type Reservation = (Permit, ConnectionSlot, SlotLoss);
 
-/// One connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
     /// Locked by its task, and for a moment by the pool: see [`Self::watch`].

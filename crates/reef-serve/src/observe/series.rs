@@ -4,7 +4,6 @@ use parking_lot::RwLock;
 use std::collections::HashSet;
 use std::hash::Hash;
 
-/// Labels that have a series.
 #[derive(Debug)]
 pub(super) struct SeriesLabels<L>(RwLock<HashSet<L>>);
 

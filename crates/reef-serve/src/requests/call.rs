@@ -214,7 +214,6 @@ fn file_part(input: &BoundInput) -> Option<FilePart> {
     }
 }
 
-/// Returns the data of an input.
 fn data(input: &BoundInput) -> Result<CallData> {
     match &input.input {
         Input::Bytes(bytes) => Ok(CallData::Bytes(bytes.clone())),

@@ -128,7 +128,6 @@ pub(crate) struct Residency {
 pub(crate) struct Move {
     /// Name of the process in the log.
     pub(crate) title: String,
-    /// True for a return.
     pub(crate) is_return: bool,
     pub(crate) begin: Instant,
     pub(crate) end: Instant,

@@ -452,7 +452,6 @@ impl Resident {
         result
     }
 
-    /// Ends a use.
     pub(crate) fn end_use(&self) {
         let mut state = self.lock();
         state.table.end_use(self.id, Instant::now());

@@ -248,7 +248,6 @@ impl Table {
         }
     }
 
-    /// Ends a use.
     pub(super) fn end_use(&mut self, id: Id, now: Instant) {
         if let Some(entry) = self.entries.get_mut(&id) {
             entry.uses = entry.uses.saturating_sub(1);

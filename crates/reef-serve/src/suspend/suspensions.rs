@@ -423,7 +423,6 @@ impl Suspensions {
         self.end_return(&pids, steps).map(|()| all)
     }
 
-    /// Notes the end of a return.
     fn end_return(&self, pids: &[u32], made: Result<Steps>) -> Result<()> {
         match made {
             Ok(steps) => {

@@ -45,7 +45,6 @@ impl Moving {
         })
     }
 
-    /// Takes the first process.
     fn take_first(&self) -> Option<Process> {
         let mut all = self.0.lock();
         (!all.is_empty()).then(|| all.remove(0))

@@ -5,7 +5,6 @@ use reef_guest::slots::{Full, SlotShares, Slots, Standing, Timeouts};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Slots for users.
 #[derive(Clone, Debug)]
 pub(crate) struct UserSlots(Arc<Mutex<Slots<u32, ()>>>);
 

@@ -44,7 +44,6 @@ impl Pairs {
         self.current.follow(&mut Controller::new(self.target, now), now);
     }
 
-    /// Returns the current controller.
     pub(crate) fn current(&self) -> &Controller {
         &self.current
     }

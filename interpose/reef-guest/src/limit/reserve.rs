@@ -90,7 +90,6 @@ impl Reservation {
         self.used.load(SeqCst)
     }
 
-    /// Returns the overhead.
     pub(super) fn overhead(&self) -> u64 {
         self.overhead.load(SeqCst)
     }

@@ -35,7 +35,6 @@ impl Listener {
         self.spare.as_ref().map(|_| self.socket.as_fd())
     }
 
-    /// Returns the timeout of a poll.
     pub(super) fn poll_timeout(&self) -> Timespec {
         match self.spare {
             Some(_) => Timespec { tv_sec: 1, tv_nsec: 0 },

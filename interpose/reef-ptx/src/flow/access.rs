@@ -4,7 +4,6 @@ use super::code::{Code, Op};
 use super::roots::{HALF, LOST, Mask, PARAMETERS, PRIVATE, Roots, Space, space};
 use crate::text::statement::Instruction;
 
-/// Kind of an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AccessKind {
     Read,

@@ -162,7 +162,6 @@ fn library(
     code
 }
 
-/// Unloads a library by `real`.
 pub(crate) fn unload_library(handle: usize, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
     let library = libraries::take(handle);

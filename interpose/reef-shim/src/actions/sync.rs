@@ -81,7 +81,6 @@ pub(crate) fn begin_capture(
     code
 }
 
-/// Ends a capture.
 pub(crate) fn end_capture(stream: Stream, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::enter() else { return capture::end(stream, real) };
     let open = capture::of(stream);

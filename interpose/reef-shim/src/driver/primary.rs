@@ -95,7 +95,6 @@ pub(crate) fn owner() -> usize {
     })
 }
 
-/// Notes a reference.
 pub(crate) fn add_reference(ordinal: i32, handle: usize) {
     if let Some(primary) = of(ordinal) {
         primary.handle.store(handle, Relaxed);

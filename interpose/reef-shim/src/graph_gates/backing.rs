@@ -159,7 +159,6 @@ struct Reservation {
     launch: Option<Launch>,
 }
 
-/// Begins a launch in a stream.
 fn begin(exec: usize, stream: Stream) -> Launch {
     let key = calls::with_relaxed_capture(|| stream_key(stream));
     let launch = needs::begin(exec, key);

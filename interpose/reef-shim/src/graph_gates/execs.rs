@@ -88,7 +88,6 @@ pub(super) fn sliced(exec: usize, node: usize) -> Option<SlicedNode> {
     execs().get(&exec)?.clone.sliced.get(&node).cloned()
 }
 
-/// Returns the positions of gates in `exec`, if it has some.
 pub(crate) fn positions(exec: usize) -> Option<(GatePositions, Gate)> {
     execs().get(&exec).map(|exec| (exec.positions.clone(), exec.gate))
 }

@@ -12,7 +12,6 @@ use std::sync::Arc;
 /// Maximum number of slices of a graph, those of its child graphs included.
 pub(super) const MAX_SLICES: usize = 2000;
 
-/// Node in slices.
 #[derive(Clone, Debug)]
 pub(super) struct SlicedNode {
     pub(super) slices: NodeSlices,

@@ -120,7 +120,6 @@ impl Meter {
         spacing.launches_in(MARK_INTERVAL).min(MARK_EVERY)
     }
 
-    /// Notes a launch.
     #[inline]
     pub(crate) fn note_launch(&self) {
         if self.usage.launched(|| Time::now().0) {

@@ -76,7 +76,6 @@ pub(crate) fn copy(to: *const usize, kernel: usize, call: impl FnOnce() -> u32) 
     code
 }
 
-/// Returns the kernel of a handle.
 pub(super) fn find(handle: usize) -> Option<Arc<Kernel>> {
     KERNELS.read().unwrap_or_else(PoisonError::into_inner).get(&handle).cloned()
 }
@@ -144,7 +143,6 @@ pub(super) fn by_handles() -> Vec<(usize, Arc<Kernel>)> {
     known.iter().map(|(handle, kernel)| (*handle, kernel.clone())).collect()
 }
 
-/// Returns all kernels.
 pub(super) fn all() -> Vec<Arc<Kernel>> {
     let ended = ENDED.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let known = KERNELS.read().unwrap_or_else(PoisonError::into_inner);

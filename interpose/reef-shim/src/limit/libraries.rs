@@ -38,7 +38,6 @@ impl Library {
     }
 }
 
-/// Notes a library.
 pub(crate) fn note(handle: usize, library: Library) {
     let former = libraries().insert(handle, library);
     former.into_iter().for_each(Library::end); // unseen

@@ -200,7 +200,6 @@ impl MemoryTable {
         }
     }
 
-    /// Puts an allocation into a region of a holder.
     pub(crate) fn put(&mut self, holder: Holder, region: Region, allocation: u64) {
         self.put_again(holder, region, allocation);
         self.change(allocation, |allocation| allocation.mappings += 1);

@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock};
 use std::time::UNIX_EPOCH;
 
-/// Active profile.
 #[derive(Debug)]
 pub(crate) struct ActiveProfile {
     pub(super) recorder: Box<Recorder>,

@@ -87,7 +87,6 @@ impl State {
     }
 }
 
-/// Sliced stream of a stream.
 #[derive(Debug)]
 pub(crate) struct SlicedStream {
     places: StopAddresses,

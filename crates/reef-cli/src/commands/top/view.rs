@@ -43,7 +43,6 @@ pub(crate) struct View {
     pub(crate) sessions: Vec<RemoteSession>,
 }
 
-/// One device.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Device {
     pub(crate) name: String,

@@ -86,7 +86,6 @@ pub(super) fn config(
     Ok(ModelConfigResponse { config: Some(config) })
 }
 
-/// Returns the state of sequences.
 fn sequences(model: &LoadedModel, spec: &StateSpec) -> ModelSequenceBatching {
     let tensors = model.sequences.iter().flat_map(|sequences| &sequences.tensors);
     let one = |(pair, tensor): (&StatePair, &StateTensor)| {

@@ -23,7 +23,6 @@ const PARAMETERS_OF_INPUT: u32 = 4;
 const PARAMETERS_OF_OUTPUT: u32 = 2;
 const NO_MAP: u32 = 0;
 
-/// Bytes of a message.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct RawMessage(pub(crate) Bytes);
 

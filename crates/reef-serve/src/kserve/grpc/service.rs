@@ -38,7 +38,6 @@ fn charged<T: Message>(charge: Option<&Charge>, answer: T) -> Result<T> {
     Ok(answer)
 }
 
-/// Returns the peer of a request.
 fn peer<T>(request: &Request<T>) -> Peer {
     request.extensions().get().cloned().unwrap_or(Peer::UNKNOWN)
 }

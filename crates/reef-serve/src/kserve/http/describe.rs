@@ -177,7 +177,6 @@ async fn config(State(server): App, Path(path): Path<ModelPath>) -> Reply<Json<V
     Ok(Json(config))
 }
 
-/// Returns the state of sequences.
 fn sequence_batching(model: &LoadedModel, state: &StateSpec) -> Value {
     let pair = |pair: &StatePair| json!({ "input_name": pair.input, "output_name": pair.output });
     let tensors = model.sequences.iter().flat_map(|sequences| &sequences.tensors);

@@ -287,7 +287,6 @@ pub(super) fn whole_answer(json: Bytes) -> Response {
     ([(CONTENT_TYPE, "application/json")], json).into_response()
 }
 
-/// Returns an event with this data.
 fn event(data: &[u8]) -> Bytes {
     [b"data: ", data, b"\n\n"].concat().into()
 }

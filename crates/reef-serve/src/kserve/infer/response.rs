@@ -95,7 +95,6 @@ impl ResponseOutput {
 }
 
 impl InferResponse {
-    /// Returns the outputs with their tensors.
     pub(crate) fn tensors(&self) -> impl Iterator<Item = (&TensorInfo, &ResponseOutput)> {
         self.outputs.iter().map(|output| (&self.variant.outputs.each[output.index], output))
     }

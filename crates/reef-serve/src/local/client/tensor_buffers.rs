@@ -12,7 +12,6 @@ pub(super) struct TensorBuffers {
     open: Box<[OpenRequest]>,
 }
 
-/// An open request.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct OpenRequest {
     pub(super) buffer: u32,

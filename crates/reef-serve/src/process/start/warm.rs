@@ -50,7 +50,6 @@ pub(in crate::process) struct Found {
 #[derive(Debug)]
 pub(in crate::process) struct WarmStart {
     pub(in crate::process) started: Started,
-    /// Number of the process.
     pub(in crate::process) number: u32,
     pub(in crate::process) suspended: Vec<Suspended>,
 }

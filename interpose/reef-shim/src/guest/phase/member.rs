@@ -66,7 +66,6 @@ impl PhaseMember {
         self.state.compare_exchange(IDLE, USED, SeqCst, SeqCst) != Err(OVER)
     }
 
-    /// Ends the use.
     pub(super) fn end_use(&self) {
         let nanos = u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.used.store(nanos, SeqCst);

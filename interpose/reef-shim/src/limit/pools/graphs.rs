@@ -148,7 +148,6 @@ pub(crate) fn has_memory(exec: usize) -> bool {
     are_any() && execs().all.contains_key(&exec)
 }
 
-/// Begins a launch in a stream.
 pub(crate) fn begin(exec: usize, stream: StreamKey) -> Launch {
     let mut execs = execs();
     execs.open += 1;

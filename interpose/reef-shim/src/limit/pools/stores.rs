@@ -112,7 +112,6 @@ impl StoreCharge {
     }
 }
 
-/// Allocation from a pool.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PoolAllocation {
     store: Store,
@@ -221,7 +220,6 @@ impl Stores {
         }
     }
 
-    /// Returns the stores of a device.
     fn all_of(&self, device: &Limited) -> Vec<Store> {
         let its = |(_, charged): &(&Store, &StoreCharge)| charged.device.ordinal == device.ordinal;
         self.charged.iter().filter(its).map(|(store, _)| *store).collect()

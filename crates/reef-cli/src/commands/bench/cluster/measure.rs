@@ -47,7 +47,6 @@ impl Row {
     }
 }
 
-/// A network with the commands of one inference.
 type Inference<D> = (Network<D>, Arc<[Command<D>]>);
 type Rt<D> = RtPlaced<D, Inference<D>, models::Error>;
 type Be<D> = BePlaced<D, Inference<D>, models::Error>;

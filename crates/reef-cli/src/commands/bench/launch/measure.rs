@@ -69,7 +69,6 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// p50 of [`each`](Self::each).
     pub(crate) fn each_p50(&self) -> u64 {
         self.each.value_at_quantile(0.5)
     }

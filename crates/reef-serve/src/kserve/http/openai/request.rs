@@ -70,7 +70,6 @@ pub(super) struct TextRequest {
     pub(super) infer: InferRequest,
 }
 
-/// A request, as its program gets it.
 #[derive(Debug, Serialize)]
 struct ProgramRequest {
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -29,7 +29,6 @@ impl Client {
         self.1.try_recv() == Err(oneshot::error::TryRecvError::Closed)
     }
 
-    /// Its timeouts.
     fn timeouts(&self) -> Timeouts {
         self.0.uses.lock().timeouts(self.0.pool.write)
     }
