@@ -13,13 +13,11 @@ pub(crate) fn parse(text: &str) -> Result<Class> {
     Ok(text.parse::<Class>()?)
 }
 
-/// Deserializes a class from its name.
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Class, D::Error> {
     let text = String::deserialize(deserializer)?;
     parse(&text).map_err(D::Error::custom)
 }
 
-/// Serializes a class as its name.
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
 pub(crate) fn serialize<S: Serializer>(class: &Class, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(class.name())

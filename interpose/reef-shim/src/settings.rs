@@ -155,7 +155,6 @@ pub(crate) fn may_slice() -> bool {
     settings().slices.is_some()
 }
 
-/// Returns whether kernels are run again.
 #[inline]
 pub(crate) fn runs_again() -> bool {
     settings().reruns.is_some()
@@ -167,7 +166,6 @@ pub(crate) fn keeps_code() -> bool {
     settings().keeps_code
 }
 
-/// Returns whether calls are scheduled.
 pub(crate) fn is_scheduled() -> bool {
     settings().socket.is_some() || limits_time()
 }

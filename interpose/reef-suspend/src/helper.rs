@@ -253,7 +253,6 @@ fn begin_departure(request: &Request) -> Option<Leaving> {
     thread.spawn(move || Swaps::leave(&pids, timeout)).ok()
 }
 
-/// Waits for the end of a departure.
 fn end_departure(leaving: Leaving) -> Result<Swaps, Error> {
     leaving.join().unwrap_or_else(|panic| resume_unwind(panic))
 }

@@ -57,7 +57,6 @@ impl Devices<'_> {
         held.filter(|held| held.bytes > 0).collect()
     }
 
-    /// Ordinal of a GPU.
     pub(crate) fn ordinal(&self, device: &Uuid) -> Option<usize> {
         self.uuids.iter().position(|uuid| uuid == device)
     }

@@ -20,7 +20,6 @@ impl Scrape {
         Self(samples)
     }
 
-    /// All samples of a name.
     pub(crate) fn all(&self, name: &str) -> &[(Labels, f64)] {
         self.0.get(name).map_or(&[], Vec::as_slice)
     }

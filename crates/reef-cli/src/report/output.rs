@@ -17,7 +17,6 @@ impl Display for Unprinted {
 
 impl std::error::Error for Unprinted {}
 
-/// Prints a line on stdout.
 pub(crate) fn print(line: impl Display) -> anyhow::Result<()> {
     Ok(writeln!(io::stdout(), "{line}").map_err(Unprinted)?)
 }

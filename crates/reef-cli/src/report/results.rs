@@ -149,7 +149,6 @@ fn command(words: impl Iterator<Item = OsString>) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Prints the names of the files.
 pub(crate) fn print_files(plot: Option<&Path>) -> Result<()> {
     let Some(plot) = plot else { return Ok(()) };
     let others = if plot.exists() { ", .csv and .svg" } else { " and .csv" };

@@ -48,7 +48,6 @@ fn resident(info: &DeviceInfo) -> u32 {
     info.blocks_per_unit.min(fit).clamp(1, PER_UNIT)
 }
 
-/// Threads of a block.
 fn threads(per_unit: u32) -> u32 {
     match per_unit / PER_UNIT {
         small @ 0..32 => small.max(1),

@@ -124,7 +124,6 @@ impl Guests {
         }
     }
 
-    /// Returns the settings of the policy for memory.
     pub(crate) fn memory_settings(&self) -> MemorySettings {
         let interval = Duration::from_millis(self.suspend_interval_ms);
         MemorySettings { is_on: self.suspend, interval }

@@ -25,7 +25,6 @@ pub(super) const MAX_CALL_BYTES: usize = 64 << 10;
 /// which may be free, and two allocations.
 const HEADER_BYTES: usize = 256;
 
-/// Returns the memory of headers.
 pub(super) fn header_bytes(headers: &HeaderMap) -> usize {
     let each = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + HEADER_BYTES);
     each.sum()

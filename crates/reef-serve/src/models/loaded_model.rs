@@ -192,7 +192,6 @@ impl LoadedModel {
         self.outputs.each.iter().enumerate().filter(move |(index, _)| !state.contains(index))
     }
 
-    /// Returns its device.
     pub(crate) fn node(&self) -> &Arc<Node> {
         &self.factory.node
     }

@@ -173,7 +173,6 @@ impl ModelSpec {
         matches!(self.source, ModelSource::Program(_))
     }
 
-    /// Returns its program, if it is a process.
     pub(crate) fn program(&self) -> Option<&Program> {
         match &self.source {
             ModelSource::Process(program) => Some(program),

@@ -174,7 +174,6 @@ impl Accounts {
         member.set_job(Some(job));
     }
 
-    /// Returns whether a job has processes.
     pub(super) fn lives(&self, job: usize) -> bool {
         self.members.iter().any(|member| member.job() == Some(job))
     }

@@ -42,7 +42,6 @@ impl Listener {
         }
     }
 
-    /// Accepts the next connection.
     pub(super) fn accept(&mut self) -> Option<PendingConnection> {
         if self.spare.is_none() {
             self.spare = Some(spare().ok()?);

@@ -88,7 +88,6 @@ impl Relay {
         Ok(Self { page, gates, stalls })
     }
 
-    /// Returns the gates of its peers.
     pub(super) fn gates(&self) -> &Gates {
         &self.gates
     }

@@ -41,7 +41,6 @@ impl AllocationProperties {
         Self { kind, handles: 0, location, ordinal: ordinal as i32 }
     }
 
-    /// Returns the owner of the memory.
     pub(super) fn owner(&self) -> Owner {
         match (self.location, self.kind) {
             (DEVICE, _) => Owner::Device(self.ordinal),
@@ -63,7 +62,6 @@ pub(super) enum Owner {
 }
 
 impl Owner {
-    /// Returns the limit state of an allocation.
     fn limit_state(self) -> LimitState {
         match self {
             Self::Device(ordinal) => device::of(ordinal),
@@ -117,7 +115,6 @@ pub(crate) fn release(handle: u64, real: impl FnOnce() -> u32) -> u32 {
     code
 }
 
-/// Maps an allocation.
 pub(crate) fn map(at: u64, bytes: usize, handle: u64, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
     let mut memory = memory_table();

@@ -39,7 +39,6 @@ impl Location {
         Self { kind: if ordinal < 0 { 0 } else { DEVICE }, ordinal }
     }
 
-    /// Returns the limit state of its memory.
     fn limit_state(self) -> LimitState {
         let ordinal = match self.kind {
             DEVICE => self.ordinal,

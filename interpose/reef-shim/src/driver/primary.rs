@@ -109,7 +109,6 @@ pub(crate) fn remove_reference(ordinal: i32) -> bool {
     matches!(before, Some(Ok(2..)))
 }
 
-/// Notes that no reference is left.
 pub(crate) fn remove_references(ordinal: i32) {
     of(ordinal).into_iter().for_each(|primary| primary.references.store(0, SeqCst));
 }

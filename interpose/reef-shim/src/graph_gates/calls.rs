@@ -233,7 +233,6 @@ pub(super) fn kind(node: usize) -> Option<u32> {
     Some(kind)
 }
 
-/// Returns the parameters of a kernel node.
 pub(super) fn kernel(node: usize) -> Option<KernelParams> {
     let mut params = KernelParams::default();
     let code = raw::kernel_v2(node, &mut params).filter(|code| *code == 0);

@@ -116,7 +116,6 @@ fn note(exec: usize, gated: GatedClone, positions: GatePositions, gate: Gate) {
 /// Shape of a graph, its gate, and the positions that are tried one after the other.
 type Plan = (Shape, Gate, Vec<GatePositions>);
 
-/// Returns the gate of a context.
 fn gate(branch: &Branch) -> Gate {
     Gate { context: branch.context.handle(), address: branch.context.gate() }
 }

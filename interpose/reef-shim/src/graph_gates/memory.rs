@@ -29,7 +29,6 @@ pub(crate) fn needs(graph: usize) -> GraphNeeds {
     needs
 }
 
-/// Returns the memory that the child graph of a node needs.
 pub(crate) fn needs_of_child(node: usize) -> GraphNeeds {
     child(node).map(needs).unwrap_or_default()
 }
@@ -88,7 +87,6 @@ fn parents(graph: usize) -> HashMap<usize, Vec<usize>> {
     parents
 }
 
-/// Returns all predecessors of a node.
 fn ancestors(node: usize, parents: &HashMap<usize, Vec<usize>>) -> HashSet<usize> {
     let (mut found, mut open) = (HashSet::new(), vec![node]);
     while let Some(node) = open.pop() {

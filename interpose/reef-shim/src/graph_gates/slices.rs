@@ -114,7 +114,6 @@ impl Node {
         long.has(&calls::kernel(self.handle)?.launch(true)).then(|| self.launch())?
     }
 
-    /// Returns the kernel of a node.
     pub(super) fn launch(&self) -> Option<NodeLaunch> {
         let is_apart = !self.overlaps && !self.is_overlapped;
         let is_simple = is_apart && !calls::has_blocks_together(self.handle);

@@ -51,7 +51,6 @@ pub(crate) fn unless_open(mark: impl FnOnce()) {
     }
 }
 
-/// Returns whether any capture is open.
 pub(crate) fn is_any_open() -> bool {
     OPEN.load(Ordering::SeqCst) > 0
 }
@@ -61,7 +60,6 @@ pub(crate) fn settle() {
     drop(origins());
 }
 
-/// Begins a capture.
 pub(crate) fn begin(stream: Stream, real: impl FnOnce() -> u32) -> u32 {
     let names = names(stream);
     let origin = Origin { context: context_of(stream), names };

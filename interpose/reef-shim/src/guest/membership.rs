@@ -94,7 +94,6 @@ impl Membership {
         member
     }
 
-    /// Sets its watchdog, which has started.
     pub(super) fn set_watchdog(&self, watchdog: Thread) {
         let _ = self.watchdog.set(watchdog); // once
     }
@@ -192,7 +191,6 @@ impl Membership {
         });
     }
 
-    /// Returns the lines for the report.
     fn report(&self) -> String {
         let state = format!("  daemon: {}\n", self.state());
         let Some(device) = self.device() else { return state };

@@ -20,7 +20,6 @@ impl Device {
         meter.wait(&self.spacing, is_ahead, mark, poll);
     }
 
-    /// Returns the state of the work, given whether its streams are idle.
     pub(super) fn work_state(&self, is_idle: bool) -> WorkState {
         if is_idle {
             WorkState::Ended

@@ -48,7 +48,6 @@ pub(super) struct Measured {
 }
 
 impl Measured {
-    /// Returns the number of its blocks.
     pub(super) fn blocks(&self) -> u64 {
         count(self.grid)
     }

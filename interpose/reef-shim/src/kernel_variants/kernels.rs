@@ -32,7 +32,6 @@ impl Kernel {
         Self { name, code, owner, is_of_library, shapes: Mutex::default() }
     }
 
-    /// Returns its launches by shape.
     pub(super) fn shapes(&self) -> MutexGuard<'_, HashMap<ShapeKey, Shape>> {
         self.shapes.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -137,7 +136,6 @@ fn forget(owner: Owner) {
     gone.into_iter().for_each(end);
 }
 
-/// Returns the kernels that are there, by their handles.
 pub(super) fn by_handles() -> Vec<(usize, Arc<Kernel>)> {
     let known = KERNELS.read().unwrap_or_else(PoisonError::into_inner);
     known.iter().map(|(handle, kernel)| (*handle, kernel.clone())).collect()

@@ -318,7 +318,6 @@ impl Plan {
         Launch { stop, number: 1, offset: slice.offset, grid, ..PLAIN }
     }
 
-    /// Returns the number of its slices.
     pub(super) fn slices(&self) -> usize {
         self.groups.iter().map(|group| group.slices.len()).sum()
     }

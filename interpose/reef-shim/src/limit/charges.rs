@@ -63,7 +63,6 @@ impl Charge {
         }
     }
 
-    /// Returns whether it counts on a device.
     pub(crate) fn is_on(&self, device: &Limited) -> bool {
         self.device.ordinal == device.ordinal || self.others & 1 << device.ordinal != 0
     }
@@ -92,7 +91,6 @@ fn charges() -> MutexGuard<'static, HashMap<(Kind, usize), Charge>> {
     CHARGES.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Notes an allocation.
 pub(crate) fn note(kind: Kind, handle: usize, charge: Charge) {
     if let Some(former) = charges().insert((kind, handle), charge) {
         former.end(); // unseen

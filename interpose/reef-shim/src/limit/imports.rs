@@ -22,7 +22,6 @@ fn pools() -> MutexGuard<'static, HashMap<usize, Exporter>> {
     POOLS.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Notes an imported pool.
 pub(crate) fn note_pool(pool: usize, exporter: Option<Exporter>) {
     let mut pools = pools();
     match exporter {

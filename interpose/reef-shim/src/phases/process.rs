@@ -36,7 +36,6 @@ fn is_scheduled() -> bool {
     is_on() && settings().socket.is_some()
 }
 
-/// Begins a phase.
 pub(super) fn begin() -> Result<Effect, Refusal> {
     if !is_scheduled() {
         return Ok(Effect::None);

@@ -33,7 +33,6 @@ pub(crate) fn copy_name(to: *const usize, of: usize, call: impl FnOnce() -> u32)
     code
 }
 
-/// Returns all names.
 pub(super) fn all() -> HashMap<u64, String> {
     names().clone()
 }

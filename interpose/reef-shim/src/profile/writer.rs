@@ -20,7 +20,6 @@ const TRACE_WRITE_INTERVAL: Duration = Duration::from_millis(10);
 /// Maximum spans of a trace.
 const MAX_SPANS: usize = 1 << 20;
 
-/// Runs the writer thread.
 pub(super) fn run(active: &'static ActiveProfile, _writing: WriterGuard) {
     thread::leave_files();
     let tick = if active.options.trace.is_some() { TRACE_WRITE_INTERVAL } else { WRITE_INTERVAL };

@@ -91,7 +91,6 @@ pub(crate) fn end_context(context: usize) {
     }
 }
 
-/// Returns the piece at an address.
 fn find(at: usize) -> Option<Piece> {
     let all = pieces();
     let (_, one) = all.range(..=at).next_back()?;

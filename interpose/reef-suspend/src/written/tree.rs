@@ -29,7 +29,6 @@ impl Tree {
         Self(descendants(root, &parents))
     }
 
-    /// Returns the numbers.
     pub(crate) fn pids(&self) -> &[u32] {
         &self.0
     }
@@ -110,7 +109,6 @@ fn descendants(root: u32, parents: &[(u32, u32)]) -> Vec<u32> {
     all
 }
 
-/// Parent of a process.
 fn parent(pid: u32) -> Option<u32> {
     ProcessStat::of(pid).ok().map(|stat| stat.parent)
 }

@@ -8,7 +8,6 @@ use reef::models::{Extent, Port};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Shows a network of tensors.
 pub(crate) fn show(what: &str, model: &TensorModel, as_json: bool) -> Result<()> {
     if as_json {
         return print(serde_json::to_string_pretty(&facts(what, model))?);

@@ -39,7 +39,6 @@ impl Driver {
         self.one("cuInit")(0)
     }
 
-    /// Fills memory with a byte.
     pub(crate) fn fill(&self, at: usize, byte: u8, bytes: usize) {
         // SAFETY: the function has these arguments.
         let fill: extern "C" fn(usize, u8, usize) -> u32 =

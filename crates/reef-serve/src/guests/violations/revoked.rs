@@ -27,7 +27,6 @@ impl RevokedProcesses {
         Ok(())
     }
 
-    /// Forgets ended processes.
     pub(in crate::guests) fn forget_ended(&self) {
         self.processes().retain(|(pid, start)| !has_process_ended(*pid, *start));
     }

@@ -115,7 +115,6 @@ fn dynamic(batching: Batching) -> ModelDynamicBatching {
     }
 }
 
-/// Returns a parameter of the configuration.
 fn parameter(key: &str, value: String) -> (String, ModelParameter) {
     (key.into(), ModelParameter { string_value: value })
 }

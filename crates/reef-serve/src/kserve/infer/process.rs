@@ -114,7 +114,6 @@ impl Server {
         Ok(())
     }
 
-    /// Checks a request to a process.
     async fn process_request(
         &self,
         peer: &Peer,
@@ -230,7 +229,6 @@ impl Server {
         }
     }
 
-    /// Binds an output of a process to its destination.
     fn bind_process_output(
         &self,
         peer: &Peer,

@@ -21,7 +21,6 @@ impl Replicas {
         (!each.is_empty()).then(|| Self { each, turn: AtomicUsize::new(0) })
     }
 
-    /// Returns all replicas.
     pub(crate) fn each(&self) -> &[Arc<LoadedModel>] {
         &self.each
     }
@@ -31,7 +30,6 @@ impl Replicas {
         &self.each[0]
     }
 
-    /// Returns the replica on this device.
     pub(crate) fn on(&self, device: &Node) -> Option<&Arc<LoadedModel>> {
         self.each.iter().find(|replica| replica.node().index == device.index)
     }
@@ -49,7 +47,6 @@ impl Replicas {
         &self.each[least_loaded(self.each.len(), turn, |at| load(self.each[at].node()))]
     }
 
-    /// Bytes of all replicas.
     pub(crate) fn bytes(&self) -> u64 {
         self.each.iter().map(|replica| replica.bytes()).sum()
     }

@@ -111,7 +111,6 @@ impl Registry {
         Ok(chosen.filter(|(n, _)| is_selected(n)).map(|(_, replicas)| replicas.clone()).collect())
     }
 
-    /// Returns the loaded versions of a model.
     pub(crate) fn versions(&self, name: &ModelName) -> Vec<u32> {
         let loaded = self.loaded.read();
         loaded.get(name).into_iter().flat_map(|versions| versions.keys().copied()).collect()

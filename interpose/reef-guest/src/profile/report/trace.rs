@@ -44,7 +44,6 @@ pub fn json(
     text
 }
 
-/// Returns a JSON string.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {

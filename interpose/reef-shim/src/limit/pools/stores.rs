@@ -225,7 +225,6 @@ impl Stores {
         self.charged.iter().filter(its).map(|(store, _)| *store).collect()
     }
 
-    /// Returns the bytes that graphs are charged with on a device.
     pub(crate) fn graph_bytes(&self, device: &Limited) -> u64 {
         self.charged.get(&Store::Graphs(device.ordinal)).map_or(0, |charged| charged.bytes)
     }
@@ -396,7 +395,6 @@ impl Stores {
         Some((ended, self.frees))
     }
 
-    /// Returns the number of the last free.
     pub(crate) fn last_free(&self) -> u64 {
         self.frees
     }

@@ -100,7 +100,6 @@ impl Workload {
     }
 }
 
-/// Reads a workload.
 pub(crate) fn load(path: &Path) -> Result<Workload, Usage> {
     let wrong = |why: String| Usage(format!("{}: {why}", path.display()));
     let text =

@@ -67,7 +67,6 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Samples of the calibration.
     pub(super) fn samples<'a>(&self, all: &'a Samples<'_>) -> Result<Inputs<'a>> {
         match &self.samples[..] {
             [] => Ok(all.made_up(self.seed, 0..self.count)),

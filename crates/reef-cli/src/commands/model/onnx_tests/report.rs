@@ -38,7 +38,6 @@ impl Report {
         })
     }
 
-    /// Summary in one line.
     pub(crate) fn summary(&self) -> String {
         let (all, passed, failed) = (self.cases.len(), self.passed(), self.failed().count());
         let refused = all - passed - failed;

@@ -50,7 +50,6 @@ struct ModelsJson {
     data: Vec<ModelJson>,
 }
 
-/// Returns the routes of inferences.
 pub(in crate::kserve::http) fn inferences() -> Router<Arc<Server>> {
     Router::new()
         .route("/v1/chat/completions", post(chat))
