@@ -15,11 +15,6 @@ pub struct Refusal {
 impl Refusal {
     /// `CUDA_ERROR_NOT_READY`.
     pub const NOT_READY: u32 = codes::NOT_READY;
-
-    /// Returns whether the work of the process did not end in time.
-    pub fn is_not_ready(&self) -> bool {
-        self.code == Self::NOT_READY
-    }
 }
 
 /// Name of a `CUresult`, as far as these calls return it.

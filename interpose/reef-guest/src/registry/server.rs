@@ -103,23 +103,9 @@ impl Registry {
         Self::open_with_caps(path, rules, policy, Box::new(|_| Caps::default()), memory)
     }
 
-    /// Listens as [`open_with`](Self::open_with) does, and hands requests for memory to `memory`:
-    /// those of programs that the policy would make real-time.
-    ///
-    /// # Errors
-    ///
-    /// The socket can't be created there.
-    pub fn open_for_memory(
-        path: &Path,
-        rules: Rules,
-        policy: Box<Policy>,
-        memory: Box<MemoryHandler>,
-    ) -> io::Result<Self> {
-        Self::open_with_caps(path, rules, policy, Box::new(|_| Caps::default()), memory)
-    }
-
-    /// Listens as [`open_for_memory`](Self::open_for_memory) does, and bounds by `caps` what
-    /// callers wish to pass while real-time programs are busy.
+    /// Listens as [`open_with`](Self::open_with) does, and bounds by `caps` what callers wish to
+    /// pass while real-time programs are busy. Hands requests for memory to `memory`: those of
+    /// programs that the policy would make real-time.
     ///
     /// # Errors
     ///

@@ -1,5 +1,6 @@
 //! Guests of one registry, with processes and devices that come and go.
 
+use reef_guest::colocation::Caps;
 use reef_guest::join::{
     GuestInfo, JoinRequest, Joined, MemoryRequest, Refusal, ask_for_memory, join, join_as, rejoin,
 };
@@ -224,7 +225,9 @@ fn request_for_memory_is_answered_later_without_blocking() {
         "" => Ok(request.class),
         _ => Ok(BestEffort),
     });
-    let _registry = Registry::open_for_memory(&path, Rules::default(), policy, memory).unwrap();
+    let caps = Box::new(|_: &Caller| Caps::default());
+    let _registry =
+        Registry::open_with_caps(&path, Rules::default(), policy, caps, memory).unwrap();
     let request = MemoryRequest { device: GPU, bytes: 5 << 34, is_reserved: true };
     let ask = |token: &str| {
         ask_for_memory(&path, &request, &GuestInfo::new("", token).unwrap(), SOON)
