@@ -33,6 +33,21 @@ fn name(text: &str) -> ModelName {
     ModelName::new(text).unwrap()
 }
 
+impl Repository {
+    fn all(&self, model: &str, version: Option<u32>) -> Result<Vec<ModelSpec>> {
+        self.specs(&name(model), version, &Replacement::default())
+    }
+
+    fn source(&self, model: &str, version: Option<u32>) -> Result<ModelSource> {
+        self.all(model, version).map(|mut all| all.remove(0).source)
+    }
+
+    /// The error of a model.
+    fn refusal(&self, model: &str) -> String {
+        self.all(model, None).unwrap_err().to_string()
+    }
+}
+
 #[test]
 fn newest_version_is_the_default() {
     let folder = Folder::new("versions");
@@ -45,19 +60,14 @@ fn newest_version_is_the_default() {
     folder.file("b/2/note", "");
     let repository = folder.open();
     let versions = |n: &str, v| -> Vec<u32> {
-        repository
-            .specs(&name(n), v, &Replacement::default())
-            .unwrap()
-            .iter()
-            .map(|r| r.version)
-            .collect()
+        repository.all(n, v).unwrap().iter().map(|r| r.version).collect()
     };
     assert_eq!(versions("a", None), [10]);
     assert_eq!(versions("a", Some(2)), [2]);
     assert_eq!(versions("b", None), [1, 2]);
     let listed = repository.list().unwrap();
     assert_eq!(listed[0], ListedModel { name: name("a"), versions: vec![1, 2, 10] });
-    let missing = repository.specs(&name("a"), Some(3), &Replacement::default()).unwrap_err();
+    let missing = repository.all("a", Some(3)).unwrap_err();
     assert_eq!(missing, Error::NotFound("model a has no version 3".into()));
 }
 
@@ -68,15 +78,12 @@ fn builtin_network_is_hidden_by_a_folder() {
     folder.file("resnet18/4/note", "");
     let repository = folder.open();
     assert!(!repository.builtin().contains(&name("resnet18")));
-    let specs = repository.specs(&name("resnet18"), None, &Replacement::default()).unwrap();
-    assert_eq!(specs[0].source, ModelSource::Seeded { network: "resnet50".into(), seed: 1 });
-    assert_eq!(
-        repository.specs(&name("resnet152"), None, &Replacement::default()).unwrap()[0].version,
-        1
-    );
-    assert!(repository.specs(&name("lenet"), None, &Replacement::default()).is_err());
+    let want = ModelSource::Seeded { network: "resnet50".into(), seed: 1 };
+    assert_eq!(repository.source("resnet18", None), Ok(want));
+    assert_eq!(repository.all("resnet152", None).unwrap()[0].version, 1);
+    assert!(repository.all("lenet", None).is_err());
     let none = Repository::open(None, false).unwrap();
-    assert!(none.specs(&name("resnet152"), None, &Replacement::default()).is_err());
+    assert!(none.all("resnet152", None).is_err());
 }
 
 #[test]
@@ -87,17 +94,16 @@ fn outside_link_and_wrong_description_are_refused() {
     folder.file("typo/model.toml", "network = \"resnet18\"\nsede = 1\n");
     folder.file("typo/1/note", "");
     let repository = folder.open();
-    let said = repository.specs(&name("m"), None, &Replacement::default()).unwrap_err().to_string();
+    let said = repository.refusal("m");
     assert!(
         said.starts_with("model m: ") && said.contains("/m must not be a link outside "),
         "{said}"
     );
     assert!(said.contains("outside/") || said.contains("outside-"), "{said}");
     std::os::unix::fs::symlink("nowhere", folder.0.join("n.onnx")).unwrap();
-    let said = repository.specs(&name("n"), None, &Replacement::default()).unwrap_err().to_string();
+    let said = repository.refusal("n");
     assert!(said.contains("n.onnx: No such file"), "{said}");
-    let said =
-        repository.specs(&name("typo"), None, &Replacement::default()).unwrap_err().to_string();
+    let said = repository.refusal("typo");
     assert!(said.contains("model.toml") && said.contains("sede"), "{said}");
     assert!(Repository::open(Some(Path::new("/nowhere")), true).is_err());
 }
@@ -117,9 +123,7 @@ fn files_and_folders_of_networks_are_listed() {
     let listed: Vec<_> = listed.iter().map(|l| (l.name.as_str(), l.versions.len())).collect();
     assert_eq!(listed, [("a", 1), ("b", 1), ("c", 2), ("d", 1), ("resnet18", 1)]);
     let place = folder.0.canonicalize().unwrap();
-    let source = |n: &str, v| {
-        repository.specs(&name(n), v, &Replacement::default()).map(|mut r| r.remove(0).source)
-    };
+    let source = |n: &str, v| repository.source(n, v);
     let whole = |path: &str| Ok(ModelSource::Whole(place.join(path), None));
     assert_eq!(source("a", None), whole("a.onnx"));
     assert_eq!(source("b", None), whole("b"));
@@ -137,10 +141,7 @@ fn unsupported_file_hides_a_network_of_its_name() {
     folder.file("resnet50.pth", "PK");
     folder.file("old/1/model.pt", "PK");
     folder.file("mine.onnx", "");
-    let say = |builtin, n: &str| {
-        let repository = Repository::open(Some(&folder.0), builtin).unwrap();
-        repository.specs(&name(n), None, &Replacement::default()).unwrap_err().to_string()
-    };
+    let say = |builtin, n: &str| Repository::open(Some(&folder.0), builtin).unwrap().refusal(n);
     for builtin in [true, false] {
         let said = say(builtin, "resnet50");
         assert!(said.starts_with("model resnet50: "), "{said}");
@@ -194,14 +195,11 @@ fn weights_file_requires_a_network_name() {
     folder.file("d/1/a.onnx", "");
     folder.file("d/1/b.onnx", "");
     let repository = folder.open();
-    let source = |n: &str| {
-        repository.specs(&name(n), None, &Replacement::default()).map(|mut r| r.remove(0).source)
-    };
-    let said = |n: &str| source(n).unwrap_err().to_string();
+    let said = |n: &str| repository.refusal(n);
     assert!(said("a").contains("weights.param: model.toml must name its network"), "{}", said("a"));
     let place = folder.0.canonicalize().unwrap();
     let (network, file) = ("resnet50".into(), place.join("b/1/any.safetensors"));
-    assert_eq!(source("b"), Ok(ModelSource::Weights { network, file }));
+    assert_eq!(repository.source("b", None), Ok(ModelSource::Weights { network, file }));
     assert!(said("c").contains("model.onnx: the file defines its network"), "{}", said("c"));
     assert!(said("d").contains("must hold one network, got a.onnx and b.onnx"), "{}", said("d"));
 }
@@ -217,13 +215,11 @@ fn bound_of_loops_requires_an_onnx_file() {
     folder.file("c/model.toml", &format!("{network}seed = 1\nloop_bound = 4\n"));
     folder.file("c/1/note", "");
     let repository = folder.open();
-    let source = |n: &str| {
-        repository.specs(&name(n), None, &Replacement::default()).map(|mut r| r.remove(0).source)
-    };
     let place = folder.0.canonicalize().unwrap();
-    assert_eq!(source("a"), Ok(ModelSource::Whole(place.join("a/1/a.onnx"), Some(4))));
+    let want = ModelSource::Whole(place.join("a/1/a.onnx"), Some(4));
+    assert_eq!(repository.source("a", None), Ok(want));
     for model in ["b", "c"] {
-        let said = source(model).unwrap_err().to_string();
+        let said = repository.refusal(model);
         assert!(said.contains("loop_bound requires an ONNX file"), "{said}");
     }
 }
@@ -249,8 +245,7 @@ fn description_of_any_length_gets_one_short_error() {
     folder.file("m/1/model.onnx", "");
     folder.file("m/model.toml", &"x".repeat(64 << 10));
     let repository = folder.open();
-    let said =
-        || repository.specs(&name("m"), None, &Replacement::default()).unwrap_err().to_string();
+    let said = || repository.refusal("m");
     assert!(said().len() < 1000, "{} bytes", said().len());
     for file in ["m/model.toml", "m/config.pbtxt"] {
         let _ = std::fs::remove_file(folder.0.join("m/model.toml"));
@@ -266,8 +261,7 @@ fn description_that_is_no_file_is_an_error() {
     let folder = Folder::new("kinds");
     folder.file("m/1/model.onnx", "");
     let repository = folder.open();
-    let said =
-        || repository.specs(&name("m"), None, &Replacement::default()).unwrap_err().to_string();
+    let said = || repository.refusal("m");
     for file in ["m/config.pbtxt", "m/model.toml"] {
         std::os::unix::fs::symlink("/nowhere", folder.0.join(file)).unwrap();
         assert!(said().contains(&format!("{file}: No such file")), "{}", said());
@@ -289,7 +283,7 @@ fn triton_config_is_read_without_model_toml() {
     folder.file("m/1/model.onnx", "");
     folder.file("m/2/model.onnx", "");
     let repository = folder.open();
-    let specs = || repository.specs(&name("m"), None, &Replacement::default());
+    let specs = || repository.all("m", None);
     let all = specs().unwrap();
     assert_eq!(all.iter().map(|spec| spec.version).collect::<Vec<_>>(), [1, 2]);
     let spec = &all[0];
