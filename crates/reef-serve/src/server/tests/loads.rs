@@ -1,10 +1,8 @@
 //! Loads with parameters: a configuration, and files.
 
-use super::losses::{Losable, until};
+use super::losses::{two, until};
 use super::shapes::{open, peer};
 use super::*;
-use crate::engine::api::Engine;
-use crate::engine::device;
 use crate::models::config::load::{LoadParameters, LoadValue};
 use crate::models::loaded_model::LoadedModel;
 use crate::net::identity::principal::Principal;
@@ -261,14 +259,7 @@ fn index_of_a_repository_that_hangs_ends_with_the_timeout() {
 /// Versions that are being loaded count, and others come and go meanwhile.
 #[test]
 fn slow_load_of_one_model_delays_no_other() {
-    let mut devices = Vec::new();
-    let start = |config: Config| {
-        let inner = device::start("cpu:0?units=1,cpu:1?units=1", "reef", 0.0)?;
-        devices = inner.into_iter().map(Losable::new).collect();
-        let engines = devices.iter().map(|device| Arc::new(device.clone()) as Arc<dyn Engine>);
-        Server::on(Nodes::new("cpu:0,cpu:1", engines.collect()), config)
-    };
-    let fixture = Fixture::open("load-slow", |config| config.limits.models = 2, start);
+    let (fixture, devices) = two("load-slow", |config| config.limits.models = 2);
     for (name, device) in [("other", "cpu:1"), ("third", "cpu:0")] {
         let folder = fixture.folder.join(name);
         std::fs::create_dir_all(folder.join("1")).unwrap();

@@ -21,6 +21,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 /// Longer than anything takes on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
 
+/// Two software devices.
+pub(super) const TWO: &str = "cpu:0?units=1,cpu:1?units=1";
+
 /// A device that can be lost: from then on whatever it is asked for fails.
 #[derive(Debug, Clone)]
 pub(super) struct Losable {
@@ -226,30 +229,32 @@ impl Instance for LosableInstance {
     }
 }
 
+/// A daemon on software devices that have these names for it, and the devices.
+pub(super) fn on(
+    test: &str,
+    [software, names]: [&str; 2],
+    change: impl FnOnce(&mut Config),
+) -> (Fixture, Vec<Losable>) {
+    let inner = device::start(software, "reef", 0.0).unwrap();
+    let devices: Vec<Losable> = inner.into_iter().map(Losable::new).collect();
+    let engine = |device: &Losable| Arc::new(device.clone()) as Arc<dyn Engine>;
+    let engines: Vec<_> = devices.iter().map(engine).collect();
+    let open = |mut config: Config| {
+        config.device = names.into();
+        Server::on(Nodes::new(names, engines), config)
+    };
+    (Fixture::open(test, change, open), devices)
+}
+
 /// A daemon on two devices with `tiny` on the first.
-fn two(test: &str, change: impl FnOnce(&mut Config)) -> (Fixture, Vec<Losable>) {
-    let mut devices = Vec::new();
-    let configure = |config: &mut Config| {
-        config.device = "cpu:0?units=1,cpu:1?units=1".into();
-        change(config);
-    };
-    let open = |config: Config| {
-        let inner = device::start(&config.device, "reef", 0.0)?;
-        devices = inner.into_iter().map(Losable::new).collect();
-        let engines = devices.iter().map(|device| Arc::new(device.clone()) as Arc<dyn Engine>);
-        Server::on(Nodes::new(&config.device, engines.collect()), config)
-    };
-    let fixture = Fixture::open(test, configure, open);
-    (fixture, devices)
+pub(super) fn two(test: &str, change: impl FnOnce(&mut Config)) -> (Fixture, Vec<Losable>) {
+    on(test, [TWO; 2], change)
 }
 
 /// A daemon on one device with `tiny`.
 fn one(test: &str) -> (Fixture, Losable) {
-    let inner = device::start("cpu:0?units=1", "reef", 0.0).unwrap().remove(0);
-    let device = Losable::new(inner);
-    let engine: Arc<dyn Engine> = Arc::new(device.clone());
-    let open = |config: Config| Server::on(Nodes::new("cpu:0", vec![engine]), config);
-    (Fixture::open(test, |_| (), open), device)
+    let (fixture, mut devices) = on(test, ["cpu:0?units=1"; 2], |_| ());
+    (fixture, devices.remove(0))
 }
 
 fn lose(device: &Losable) {

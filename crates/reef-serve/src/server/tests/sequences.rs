@@ -1,13 +1,11 @@
 //! State that stays on the device from one request of a sequence to the next.
 
-use super::losses::{Losable, until};
+use super::losses::{Losable, TWO, on, until};
 use super::shapes::handmade::{file, float, graph, int, ints, node, typed};
 use super::shapes::{asking, open_file, peer, port};
 use super::sharing_by_grpc::connected;
 use super::sharing_by_grpc::proto::{DataType, ModelConfigRequest};
 use super::*;
-use crate::engine::api::Engine;
-use crate::engine::device;
 use crate::kserve::infer::request::{
     InferRequest, RequestedOutput, SequenceParameters, TensorData,
 };
@@ -223,16 +221,11 @@ fn on_losable(test: &str) -> (Fixture, Losable) {
 
 /// A daemon with sequences of `total` on each of these devices.
 fn on_losables(test: &str, asked: &str) -> (Fixture, Vec<Losable>) {
-    let inner = device::start(asked, "reef", 0.0).unwrap();
-    let devices: Vec<_> = inner.into_iter().map(Losable::new).collect();
-    let engine = |device: &Losable| Arc::new(device.clone()) as Arc<dyn Engine>;
-    let engines: Vec<_> = devices.iter().map(engine).collect();
-    let start = |config: Config| Server::on(Nodes::new(asked, engines), config);
     let change = |config: &mut Config| {
         config.models.load.clear();
         config.models.replicas = 0;
     };
-    let fixture = Fixture::open(test, change, start);
+    let (fixture, devices) = on(test, [asked; 2], change);
     let folder = fixture.folder.join("sums");
     std::fs::create_dir_all(folder.join("1")).unwrap();
     std::fs::write(folder.join("1/model.onnx"), total()).unwrap();
@@ -263,7 +256,7 @@ fn memory_of_a_device_that_hangs_delays_no_message() {
 /// As many wait for their memory as a device has threads.
 #[test]
 fn memory_of_a_device_that_hangs_delays_no_other_device() {
-    let (fixture, devices) = on_losables("state-elsewhere", "cpu:0?units=1,cpu:1?units=1");
+    let (fixture, devices) = on_losables("state-elsewhere", TWO);
     let nodes = &fixture.server.nodes;
     devices[0].slow.store(true, Ordering::SeqCst);
     block_on(async {

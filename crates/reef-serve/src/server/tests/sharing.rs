@@ -1,10 +1,8 @@
 //! Tensors in device memory of clients, on software devices that stand for CUDA's.
 
 use super::batches::all_at_once;
-use super::losses::Losable;
+use super::losses::{Losable, TWO, on};
 use super::*;
-use crate::engine::api::Engine;
-use crate::engine::device;
 use crate::engine::shared::SharedMemory;
 use crate::kserve::infer::request::{InferRequest, InputTensor, RequestedOutput, TensorData};
 use crate::kserve::parameter::RegionPart;
@@ -18,16 +16,7 @@ pub(super) const OUTPUT: usize = 4 * 1000;
 
 /// A daemon on two devices with `tiny` on the first, and the devices.
 pub(super) fn two(test: &str, change: impl FnOnce(&mut Config)) -> (Fixture, Vec<Losable>) {
-    let mut devices = Vec::new();
-    let open = |mut config: Config| {
-        let inner = device::start("cpu:0?units=1,cpu:1?units=1", "reef", 0.0)?;
-        devices = inner.into_iter().map(Losable::new).collect();
-        let engines = devices.iter().map(|device| Arc::new(device.clone()) as Arc<dyn Engine>);
-        config.device = "cuda:0,cuda:1".into();
-        Server::on(Nodes::new("cuda:0,cuda:1", engines.collect()), config)
-    };
-    let fixture = Fixture::open(test, change, open);
-    (fixture, devices)
+    on(test, [TWO, "cuda:0,cuda:1"], change)
 }
 
 /// Memory of a client on the device, and its handle.
