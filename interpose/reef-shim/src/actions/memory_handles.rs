@@ -27,9 +27,6 @@ pub(crate) struct AllocationProperties {
     ordinal: i32,
 }
 
-/// `CU_MEM_LOCATION_TYPE_DEVICE` and `…_DEVICE_LOCALITY_DOMAIN`, whose first byte is the device.
-const DEVICE: u32 = 1;
-const PART: u32 = 6;
 /// `CU_MEM_LOCATION_TYPE_NONE`, `…_HOST` to `…_HOST_NUMA_CURRENT`, and `…_INVISIBLE`, which is that
 /// of imports.
 const ELSEWHERE: [u32; 5] = [0, 2, 3, 4, 5];
@@ -42,11 +39,10 @@ impl AllocationProperties {
     }
 
     pub(super) fn owner(&self) -> Owner {
-        match (self.location, self.kind) {
-            (DEVICE, _) => Owner::Device(self.ordinal),
-            (PART, _) => Owner::Device(self.ordinal & 0xff),
-            (_, MANAGED) => Owner::Any,
-            (location, _) if ELSEWHERE.contains(&location) => Owner::Host,
+        match (device::at(self.location, self.ordinal), self.kind) {
+            (Some(device), _) => Owner::Device(device),
+            (None, MANAGED) => Owner::Any,
+            _ if ELSEWHERE.contains(&self.location) => Owner::Host,
             _ => Owner::Any, // a location of a newer driver may be on any device
         }
     }

@@ -19,9 +19,8 @@ const ACCESS: u32 = 88;
 const HOST_TABLES: u32 = 100;
 /// `CU_POINTER_ATTRIBUTE_IS_MANAGED`.
 const IS_MANAGED: u32 = 8;
-/// `CU_MEM_LOCATION_TYPE_DEVICE`, and the part of a device that has a memory.
+/// `CU_MEM_LOCATION_TYPE_DEVICE`.
 const DEVICE: u32 = 1;
-const PART: u32 = 6;
 /// `CU_MEM_ADVISE_SET_PREFERRED_LOCATION`.
 const PREFER: u32 = 3;
 
@@ -40,12 +39,8 @@ impl Location {
     }
 
     fn limit_state(self) -> LimitState {
-        let ordinal = match self.kind {
-            DEVICE => self.ordinal,
-            PART => self.ordinal & 0xff,
-            _ => return LimitState::Unlimited,
-        };
-        device::limit(ordinal).map_or(LimitState::Unlimited, |_| device::of(ordinal))
+        let limited = device::at(self.kind, self.ordinal).filter(|at| device::limit(*at).is_some());
+        limited.map_or(LimitState::Unlimited, device::of)
     }
 }
 

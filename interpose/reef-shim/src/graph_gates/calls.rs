@@ -5,6 +5,7 @@ use crate::driver::calls::{calls, device as current_device};
 use crate::driver::names;
 use crate::driver::slots::real;
 use crate::guest::find;
+use crate::limit::device;
 use crate::limit::sizes::round_up;
 use reef_cuda_abi::layouts::{BatchMemOp, BatchMemOpNodeParams};
 use reef_guest::hold::Holders;
@@ -73,9 +74,6 @@ const MEMORY: u32 = 10;
 const FREE: u32 = 11;
 /// `CU_MEM_ALLOCATION_TYPE_MANAGED`: it moves to where it is used.
 const MANAGED: u32 = 2;
-/// `CU_MEM_LOCATION_TYPE_DEVICE` and `…_DEVICE_LOCALITY_DOMAIN`, whose first byte is the device.
-const DEVICE: u32 = 1;
-const PART: u32 = 6;
 /// `CU_MEM_LOCATION_TYPE_HOST`, `…_HOST_NUMA` and `…_HOST_NUMA_CURRENT`.
 const HOST: [u32; 3] = [2, 3, 4];
 /// Unit in which the driver allocates memory for graphs, in bytes.
@@ -153,11 +151,8 @@ impl MemoryParams {
 
     /// Returns the device on which the memory counts: the current one if it has none of its own.
     fn device(&self) -> i32 {
-        match self.location {
-            DEVICE => self.ordinal,
-            PART => self.ordinal & 0xff,
-            _ => current_device().unwrap_or(self.ordinal),
-        }
+        let own = device::at(self.location, self.ordinal);
+        own.or_else(current_device).unwrap_or(self.ordinal)
     }
 }
 

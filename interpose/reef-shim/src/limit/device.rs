@@ -42,6 +42,16 @@ pub(crate) fn current() -> LimitState {
     calls::device().map_or(LimitState::Unlimited, of)
 }
 
+/// Returns the device of a `CUmemLocation`: `CU_MEM_LOCATION_TYPE_DEVICE`, and
+/// `…_DEVICE_LOCALITY_DOMAIN`, whose first byte is the device. `None`: it isn't one.
+pub(crate) fn at(location: u32, ordinal: i32) -> Option<i32> {
+    match location {
+        1 => Some(ordinal),
+        6 => Some(ordinal & 0xff),
+        _ => None,
+    }
+}
+
 /// Returns the limit state of a stream's device, which may differ from the current context's
 /// device.
 pub(crate) fn of_stream(stream: Stream) -> LimitState {
