@@ -2,10 +2,11 @@
 
 use super::violations::find::KINDS;
 use super::violations::scan::Violations;
+use crate::observe::series::write_family;
 use crate::suspend::memory_policy::MemoryPolicy;
 use crate::suspend::suspensions::Suspensions;
 use prometheus_client::collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -104,33 +105,21 @@ impl collector::Collector for Collector {
         // The daemon's own work has its own metrics.
         guests.retain(|guest| guest.who.pid != std::process::id());
         for (name, help, number) in COUNTERS {
-            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            for guest in &guests {
-                let labels = labels(guest);
-                ConstCounter::new(number(guest)).encode(family.encode_family(&labels)?)?;
-            }
+            let series = |guest| (labels(guest), ConstCounter::new(number(guest)));
+            write_family(&mut encoder, name, help, guests.iter().map(series))?;
         }
         for (name, help, time) in TIMES {
-            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            for guest in &guests {
-                let labels = labels(guest);
-                let seconds = ConstCounter::new(time(guest).as_secs_f64());
-                seconds.encode(family.encode_family(&labels)?)?;
-            }
+            let series = |guest| (labels(guest), ConstCounter::new(time(guest).as_secs_f64()));
+            write_family(&mut encoder, name, help, guests.iter().map(series))?;
         }
         for (name, help, ratio) in RATIOS {
-            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            for (guest, value) in guests.iter().filter_map(|guest| Some((guest, ratio(guest)?))) {
-                ConstGauge::new(value).encode(family.encode_family(&labels(guest))?)?;
-            }
+            let series = |guest| Some((labels(guest), ConstGauge::new(ratio(guest)?)));
+            write_family(&mut encoder, name, help, guests.iter().filter_map(series))?;
         }
         let help = "1 while a best-effort guest is held, or a real-time guest holds";
-        let mut family =
-            encoder.encode_descriptor("reef_guest_active", help, None, MetricType::Gauge)?;
-        for guest in &guests {
-            let labels = labels(guest);
-            ConstGauge::new(i64::from(guest.is_active)).encode(family.encode_family(&labels)?)?;
-        }
+        let series =
+            |guest: &GuestView| (labels(guest), ConstGauge::new(i64::from(guest.is_active)));
+        write_family(&mut encoder, "reef_guest_active", help, guests.iter().map(series))?;
         times(encoder, &guests)
     }
 }
@@ -142,26 +131,20 @@ pub(super) struct ViolationCollector(pub(super) Arc<Violations>);
 impl collector::Collector for ViolationCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         let help = "Violations that were found since the daemon started";
-        let mut family =
-            encoder.encode_descriptor("reef_violations", help, None, MetricType::Counter)?;
-        for kind in KINDS {
-            let count = ConstCounter::new(self.0.count(kind));
-            count.encode(family.encode_family(&[("kind", kind.name())])?)?;
-        }
+        let series =
+            KINDS.map(|kind| ([("kind", kind.name())], ConstCounter::new(self.0.count(kind))));
+        write_family(&mut encoder, "reef_violations", help, series)?;
         let help = "1 for each that is so now: a page that was changed, memory beyond a limit, a process that isn't a guest";
-        let mut family =
-            encoder.encode_descriptor("reef_violation", help, None, MetricType::Gauge)?;
-        for found in self.0.now() {
-            let (pid, device) = (found.pid.to_string(), hex(&found.device));
+        let series = self.0.now().into_iter().map(|found| {
             let labels = [
-                ("kind", found.kind.name()),
-                ("device", &device),
-                ("pid", &pid),
-                ("job", &found.job),
+                ("kind", found.kind.name().to_owned()),
+                ("device", hex(&found.device)),
+                ("pid", found.pid.to_string()),
+                ("job", found.job),
             ];
-            ConstGauge::new(1_i64).encode(family.encode_family(&labels)?)?;
-        }
-        Ok(())
+            (labels, ConstGauge::new(1_i64))
+        });
+        write_family(&mut encoder, "reef_violation", help, series)
     }
 }
 
@@ -172,13 +155,11 @@ pub(super) struct SuspensionCollector(pub(super) Arc<Suspensions>, pub(super) Me
 impl collector::Collector for SuspensionCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         let help = "Bytes that a suspended process had on its GPUs";
-        let mut family =
-            encoder.encode_descriptor("reef_suspended_bytes", help, None, MetricType::Gauge)?;
-        for one in self.0.all() {
+        let series = self.0.all().into_iter().map(|one| {
             let labels = [("pid", one.process.pid.to_string()), ("name", one.name.clone())];
-            let bytes = i64::try_from(one.bytes()).unwrap_or(i64::MAX);
-            ConstGauge::new(bytes).encode(family.encode_family(&labels)?)?;
-        }
+            (labels, ConstGauge::new(i64::try_from(one.bytes()).unwrap_or(i64::MAX)))
+        });
+        write_family(&mut encoder, "reef_suspended_bytes", help, series)?;
         let figures = self.0.figures();
         let counts = [
             ("suspend", figures.suspensions),
@@ -186,18 +167,13 @@ impl collector::Collector for SuspensionCollector {
             ("refused", figures.refused),
         ];
         let help = "Suspensions and returns of guests, and those that were refused";
-        let mut family =
-            encoder.encode_descriptor("reef_suspensions", help, None, MetricType::Counter)?;
-        for (op, count) in counts {
-            ConstCounter::new(count).encode(family.encode_family(&[("op", op)])?)?;
-        }
+        let series = counts.map(|(op, count)| ([("op", op)], ConstCounter::new(count)));
+        write_family(&mut encoder, "reef_suspensions", help, series)?;
         let outcomes = self.1.outcomes();
         let help = "Requests of real-time programs for memory";
-        let mut family =
-            encoder.encode_descriptor("reef_memory_requests", help, None, MetricType::Counter)?;
-        for (outcome, count) in [("granted", outcomes.granted), ("refused", outcomes.refused)] {
-            ConstCounter::new(count).encode(family.encode_family(&[("outcome", outcome)])?)?;
-        }
+        let counts = [("granted", outcomes.granted), ("refused", outcomes.refused)];
+        let series = counts.map(|(of, count)| ([("outcome", of)], ConstCounter::new(count)));
+        write_family(&mut encoder, "reef_memory_requests", help, series)?;
         let steps = [
             ("lock", figures.steps.lock),
             ("checkpoint", figures.steps.checkpoint),
@@ -205,16 +181,8 @@ impl collector::Collector for SuspensionCollector {
             ("unlock", figures.steps.unlock),
         ];
         let help = "Time of the steps of suspensions and returns";
-        let mut family = encoder.encode_descriptor(
-            "reef_suspension_seconds",
-            help,
-            None,
-            MetricType::Counter,
-        )?;
-        for (step, seconds) in steps {
-            ConstCounter::new(seconds).encode(family.encode_family(&[("step", step)])?)?;
-        }
-        Ok(())
+        let series = steps.map(|(step, seconds)| ([("step", step)], ConstCounter::new(seconds)));
+        write_family(&mut encoder, "reef_suspension_seconds", help, series)
     }
 }
 

@@ -2,9 +2,9 @@
 
 use super::collector::hex;
 use super::limit_audit::Accounts;
+use crate::observe::series::write_family;
 use prometheus_client::collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
-use prometheus_client::metrics::MetricType;
+use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use reef_guest::limit::{Cgroups, JobView};
@@ -59,18 +59,14 @@ impl collector::Collector for Jobs {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         let jobs = self.0.jobs();
         for (name, help, number) in GAUGES {
-            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            for (job, number) in jobs.iter().filter_map(|job| Some((job, number(job)?))) {
-                let labels = labels(job);
-                ConstGauge::new(number).encode(family.encode_family(&labels)?)?;
-            }
+            let known = jobs.iter().filter_map(|job| Some((labels(job), number(job)?)));
+            let series = known.map(|(labels, number)| (labels, ConstGauge::new(number)));
+            write_family(&mut encoder, name, help, series)?;
         }
         for (name, help, number) in COUNTERS {
-            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            for (job, number) in jobs.iter().filter_map(|job| Some((job, number(job)?))) {
-                let labels = labels(job);
-                ConstCounter::new(number).encode(family.encode_family(&labels)?)?;
-            }
+            let known = jobs.iter().filter_map(|job| Some((labels(job), number(job)?)));
+            let series = known.map(|(labels, number)| (labels, ConstCounter::new(number)));
+            write_family(&mut encoder, name, help, series)?;
         }
         self.processes(encoder, &jobs)
     }
@@ -81,17 +77,15 @@ impl Jobs {
     fn processes(&self, mut encoder: DescriptorEncoder<'_>, jobs: &[JobView]) -> Result<(), Error> {
         let help = "Part of the time in which kernels of a process ran, as NVML samples it";
         let name = "reef_limit_process_busy_ratio";
-        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-        for job in jobs {
-            for process in &job.processes {
-                let Some(percent) = self.0.busy(&job.device, process.pid) else { continue };
-                let [device, name] = labels(job);
-                let labels = [device, name, ("pid", process.pid.to_string())];
-                let ratio = ConstGauge::new(f64::from(percent) / 100.0);
-                ratio.encode(family.encode_family(&labels)?)?;
-            }
-        }
-        Ok(())
+        let all =
+            jobs.iter().flat_map(|job| job.processes.iter().map(move |process| (job, process)));
+        let series = all.filter_map(|(job, process)| {
+            let percent = self.0.busy(&job.device, process.pid)?;
+            let [device, name] = labels(job);
+            let labels = [device, name, ("pid", process.pid.to_string())];
+            Some((labels, ConstGauge::new(f64::from(percent) / 100.0)))
+        });
+        write_family(&mut encoder, name, help, series)
     }
 }
 

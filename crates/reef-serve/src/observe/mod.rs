@@ -16,7 +16,7 @@ mod process;
 pub(crate) mod recording;
 pub(crate) mod residency;
 pub(crate) mod scrapes;
-mod series;
+pub(crate) mod series;
 pub(crate) mod shares;
 pub(crate) mod stats;
 pub(crate) mod tracer;

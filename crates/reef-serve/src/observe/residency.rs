@@ -1,10 +1,10 @@
 //! Metrics of processes that are on the GPU on demand, read when they are scraped.
 
+use super::series::write_family;
 use crate::residency::facts::{ProcessName, Residency, StartKind, Starts};
 use crate::residency::residents::Residents;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
-use prometheus_client::metrics::MetricType;
+use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use std::collections::HashSet;
@@ -57,37 +57,31 @@ impl Collector for ResidencyCollector {
             return Ok(());
         }
         let help = "1 for the state of a process that is on its GPUs on demand";
-        let mut family =
-            encoder.encode_descriptor("reef_model_residency", help, None, MetricType::Gauge)?;
-        for one in &all {
+        let series = all.iter().map(|one| {
             let [model, version, class, instance, device] = labels(one);
             let state = ("state", one.state.name().to_owned());
-            let labels = [model, version, class, instance, device, state];
-            ConstGauge::new(1_i64).encode(family.encode_family(&labels)?)?;
-        }
+            ([model, version, class, instance, device, state], ConstGauge::new(1_i64))
+        });
+        write_family(&mut encoder, "reef_model_residency", help, series)?;
         for (name, help, value) in GAUGES {
-            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            for (one, value) in all.iter().filter_map(|one| Some((one, value(one)?))) {
-                ConstGauge::new(value).encode(family.encode_family(&labels(one))?)?;
-            }
+            let series = |one| Some((labels(one), ConstGauge::new(value(one)?)));
+            write_family(&mut encoder, name, help, all.iter().filter_map(series))?;
         }
         for (name, help, value) in COUNTERS {
-            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            for one in &all {
-                ConstCounter::new(value(one)).encode(family.encode_family(&labels(one))?)?;
-            }
+            let series = |one| (labels(one), ConstCounter::new(value(one)));
+            write_family(&mut encoder, name, help, all.iter().map(series))?;
         }
         for (name, help, value) in START_COUNTERS {
-            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            for one in &all {
+            let series = all.iter().flat_map(|one| {
                 let kinds = StartKind::ALL.iter().zip(&one.starts);
-                for (kind, starts) in kinds.filter(|(_, starts)| starts.count > 0) {
+                kinds.filter(|(_, starts)| starts.count > 0).map(move |(kind, starts)| {
                     let [model, version, class, instance, device] = labels(one);
                     let kind = ("kind", kind.name().to_owned());
                     let labels = [model, version, class, instance, device, kind];
-                    ConstCounter::new(value(starts)).encode(family.encode_family(&labels)?)?;
-                }
-            }
+                    (labels, ConstCounter::new(value(starts)))
+                })
+            });
+            write_family(&mut encoder, name, help, series)?;
         }
         Ok(())
     }

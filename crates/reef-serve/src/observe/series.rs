@@ -1,8 +1,26 @@
-//! Labels of series that come and go: a family of series does not list its own.
+//! Series that are written as they are read, and labels of those that come and go: a family of
+//! series does not list its own.
 
 use parking_lot::RwLock;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::metrics::TypedMetric;
 use std::collections::HashSet;
+use std::fmt;
 use std::hash::Hash;
+
+/// Writes a family of these series.
+pub(crate) fn write_family<L: EncodeLabelSet, M: EncodeMetric + TypedMetric>(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    series: impl IntoIterator<Item = (L, M)>,
+) -> Result<(), fmt::Error> {
+    let mut family = encoder.encode_descriptor(name, help, None, M::TYPE)?;
+    for (labels, metric) in series {
+        metric.encode(family.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
 
 #[derive(Debug)]
 pub(super) struct SeriesLabels<L>(RwLock<HashSet<L>>);

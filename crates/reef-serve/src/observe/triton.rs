@@ -1,5 +1,6 @@
 //! Figures of models and GPUs under Triton's names, for its dashboards and autoscalers.
 
+use crate::observe::series::write_family;
 use crate::observe::stats::Numbers;
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
@@ -178,11 +179,10 @@ impl Collector for GpuCollector {
             if known.is_empty() {
                 continue;
             }
-            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-            for (uuid, value) in known {
-                let labels = [("gpu_uuid", uuid.as_str())];
-                ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
-            }
+            let series = known
+                .into_iter()
+                .map(|(uuid, value)| ([("gpu_uuid", uuid.as_str())], ConstGauge::new(value)));
+            write_family(&mut encoder, name, help, series)?;
         }
         Ok(())
     }
