@@ -34,27 +34,28 @@ pub(crate) struct DeviceSnapshot {
 #[derive(Debug, Default)]
 pub(crate) struct Devices {
     busy: Family<DeviceLabels, Counter<f64, AtomicU64>>,
-    units: Family<DeviceLabels, Gauge>,
-    up: Family<DeviceLabels, Gauge>,
-    load: Family<DeviceLabels, Gauge>,
-    memory: Family<DeviceLabels, Gauge>,
-    preemptions: Family<DeviceLabels, Gauge>,
-    rt_finished: Family<DeviceLabels, Gauge>,
+    /// In the order of [`GAUGES`].
+    gauges: [Family<DeviceLabels, Gauge>; GAUGES.len()],
 }
+
+type Value = fn(&DeviceSnapshot) -> u64;
+
+/// Name, help, and value of each gauge.
+const GAUGES: [(&str, &str, Value); 6] = [
+    ("device_units", "Multiprocessors, compute units or threads", |of| of.units.into()),
+    ("device_up", "1, or 0 if the device is lost", |of| of.is_up.into()),
+    ("device_load", "Open requests, and connections of the local path", |of| of.load as u64),
+    ("device_memory_bytes", "Memory that models and clients have reserved", |of| of.memory),
+    ("device_preemptions", "Preemptions of best-effort work", |of| of.stats.preemptions),
+    ("device_rt_finished", "Real-time tasks that it finished", |of| of.stats.rt_finished),
+];
 
 impl Devices {
     pub(crate) fn register(&self, reef: &mut Registry) {
         let help = "Time in which at least one inference was on the device";
         reef.register_with_unit("device_busy", help, Unit::Seconds, self.busy.clone());
-        for (name, help, family) in [
-            ("device_units", "Multiprocessors, compute units or threads", &self.units),
-            ("device_up", "1, or 0 if the device is lost", &self.up),
-            ("device_load", "Open requests, and connections of the local path", &self.load),
-            ("device_memory_bytes", "Memory that models and clients have reserved", &self.memory),
-            ("device_preemptions", "Preemptions of best-effort work", &self.preemptions),
-            ("device_rt_finished", "Real-time tasks that it finished", &self.rt_finished),
-        ] {
-            reef.register(name, help, family.clone());
+        for ((name, help, _), family) in GAUGES.iter().zip(&self.gauges) {
+            reef.register(*name, *help, family.clone());
         }
     }
 
@@ -64,15 +65,8 @@ impl Devices {
             let busy = self.busy.get_or_create(&on);
             busy.inc_by((device.busy.as_secs_f64() - busy.get()).max(0.0)); // up to what it is now
             drop(busy);
-            for (family, value) in [
-                (&self.units, u64::from(device.units)),
-                (&self.up, u64::from(device.is_up)),
-                (&self.load, device.load as u64),
-                (&self.memory, device.memory),
-                (&self.preemptions, device.stats.preemptions),
-                (&self.rt_finished, device.stats.rt_finished),
-            ] {
-                family.get_or_create(&on).set(i64::try_from(value).unwrap_or(i64::MAX));
+            for ((.., value), family) in GAUGES.iter().zip(&self.gauges) {
+                family.get_or_create(&on).set(i64::try_from(value(device)).unwrap_or(i64::MAX));
             }
         }
     }

@@ -101,17 +101,39 @@ struct State {
     clients: Family<ProtocolLabels, Gauge>,
     sizes: Family<ModelLabels, Gauge>,
     engines: Family<EngineLabels, Gauge>,
-    memory: Gauge,
-    request_memory: Gauge,
-    open: Gauge,
-    models: Gauge,
-    preemptions: Gauge,
-    padded: Gauge,
-    blocks: Gauge,
-    rt_finished: Gauge,
-    retries: Gauge,
-    abandoned: Gauge,
+    /// In the order of [`GAUGES`].
+    gauges: [Gauge; GAUGES.len()],
 }
+
+type Value = fn(&Snapshot) -> u64;
+
+/// Name, help, and value of each gauge without labels.
+const GAUGES: [(&str, &str, Value); 10] = [
+    ("memory_bytes", "Memory that models and clients have reserved", |now| now.memory),
+    ("request_memory_bytes", "Memory that open requests and answers take", |now| {
+        now.request_memory
+    }),
+    ("open_requests", "Requests of gRPC and HTTP that are open", |now| now.open as u64),
+    ("models", "Versions of models that are loaded", |now| now.models as u64),
+    ("preemptions", "Preemptions of best-effort work", |now| now.sum(|of| of.preemptions)),
+    ("padded_launches", "Real-time launches padded with best-effort blocks", |now| {
+        now.sum(|of| of.padded_launches)
+    }),
+    ("padded_blocks", "Best-effort blocks launched as padding of real-time work", |now| {
+        now.sum(|of| of.padded_blocks)
+    }),
+    ("rt_finished", "Real-time tasks that the device finished", |now| now.sum(|of| of.rt_finished)),
+    (
+        "retries",
+        "Refusals of the device to stop or restore best-effort work, each asked again",
+        |now| now.sum(|of| of.retries),
+    ),
+    (
+        "abandoned_queues",
+        "Best-effort queues whose work on the device did not end, and may use memory there",
+        |now| now.sum(|of| of.abandoned),
+    ),
+];
 
 /// State of the daemon at one moment.
 #[derive(Debug, Default)]
@@ -134,6 +156,13 @@ pub(crate) struct Snapshot {
     pub(crate) tenants: Vec<Arc<Tenant>>,
     /// Part of the device that is reserved for best-effort work.
     pub(crate) reserve: f64,
+}
+
+impl Snapshot {
+    /// Sums a figure of the devices.
+    fn sum(&self, of: fn(&reef::Stats) -> u64) -> u64 {
+        self.devices.iter().map(|device| of(&device.stats)).sum()
+    }
 }
 
 impl Metrics {
@@ -182,44 +211,12 @@ impl Metrics {
         reef.register("queue_depth", "Requests that wait", self.depth.clone());
         self.shares.register(reef);
         self.devices.register(reef);
-        let State { clients, sizes, engines, .. } = &self.state;
+        let State { clients, sizes, engines, gauges } = &self.state;
         reef.register("clients", "Connections", clients.clone());
         reef.register("model_memory_bytes", "Memory that a model has reserved", sizes.clone());
         reef.register("model_engine", "1 for the engine that answers for a model", engines.clone());
-        let State {
-            memory,
-            request_memory,
-            open,
-            models,
-            preemptions,
-            padded,
-            blocks,
-            rt_finished,
-            retries,
-            abandoned,
-            ..
-        } = &self.state;
-        for (name, help, gauge) in [
-            ("memory_bytes", "Memory that models and clients have reserved", memory),
-            ("request_memory_bytes", "Memory that open requests and answers take", request_memory),
-            ("open_requests", "Requests of gRPC and HTTP that are open", open),
-            ("models", "Versions of models that are loaded", models),
-            ("preemptions", "Preemptions of best-effort work", preemptions),
-            ("padded_launches", "Real-time launches padded with best-effort blocks", padded),
-            ("padded_blocks", "Best-effort blocks launched as padding of real-time work", blocks),
-            ("rt_finished", "Real-time tasks that the device finished", rt_finished),
-            (
-                "retries",
-                "Refusals of the device to stop or restore best-effort work, each asked again",
-                retries,
-            ),
-            (
-                "abandoned_queues",
-                "Best-effort queues whose work on the device did not end, and may use memory there",
-                abandoned,
-            ),
-        ] {
-            reef.register(name, help, gauge.clone());
+        for ((name, help, _), gauge) in GAUGES.iter().zip(gauges) {
+            reef.register(*name, *help, gauge.clone());
         }
     }
 
@@ -317,20 +314,8 @@ impl State {
         for which in &snapshot.engines {
             self.engines.get_or_create(which).set(1);
         }
-        let sum = |of: fn(&reef::Stats) -> u64| snapshot.devices.iter().map(|d| of(&d.stats)).sum();
-        for (gauge, value) in [
-            (&self.memory, snapshot.memory),
-            (&self.request_memory, snapshot.request_memory),
-            (&self.open, snapshot.open as u64),
-            (&self.models, snapshot.models as u64),
-            (&self.preemptions, sum(|stats| stats.preemptions)),
-            (&self.padded, sum(|stats| stats.padded_launches)),
-            (&self.blocks, sum(|stats| stats.padded_blocks)),
-            (&self.rt_finished, sum(|stats| stats.rt_finished)),
-            (&self.retries, sum(|stats| stats.retries)),
-            (&self.abandoned, sum(|stats| stats.abandoned)),
-        ] {
-            gauge.set(value as i64);
+        for ((.., value), gauge) in GAUGES.iter().zip(&self.gauges) {
+            gauge.set(value(snapshot) as i64);
         }
     }
 }
