@@ -128,7 +128,7 @@ impl Limited {
         self.slot_thread.reclaim();
         let is_reserved = self.account.reserve(bytes).is_ok();
         if !is_reserved {
-            self.refuse();
+            self.count_refusal();
         }
         is_reserved
     }
@@ -136,7 +136,7 @@ impl Limited {
     /// Counts a refusal. Reports a limit that is below the memory of contexts: no allocation could
     /// ever succeed.
     #[cold]
-    fn refuse(&self) {
+    pub(crate) fn count_refusal(&self) {
         self.refused.fetch_add(1, Relaxed);
         self.account.note_refused();
         let (overhead, limit) = (self.account.overhead(), self.account.limit());
@@ -153,11 +153,6 @@ impl Limited {
     /// refusal.
     pub(crate) fn try_reserve(&self, bytes: u64) -> bool {
         self.account.reserve(bytes).is_ok()
-    }
-
-    /// Counts an allocation that was refused after the driver had made it.
-    pub(crate) fn count_refusal(&self) {
-        self.refuse();
     }
 
     /// Returns whether the job has more than its limit.

@@ -70,7 +70,7 @@ pub(super) fn config(
         name: model.spec.name.to_string(),
         platform: model.spec.platform().into(),
         backend: NAME.into(),
-        max_batch_size: max_batch_size(model.spec.max_rows()),
+        max_batch_size: if model.spec.max_rows() > 1 { model.spec.max_rows() as i32 } else { 0 },
         input: model.request_inputs().map(input).collect(),
         output: model.answer_outputs().map(|(_, info)| output(info)).collect(),
         instance_group: instances.each().map(group).collect(),
@@ -80,7 +80,7 @@ pub(super) fn config(
             .spec
             .parameters()
             .into_iter()
-            .map(|(key, value)| parameter(key, value))
+            .map(|(key, string_value)| (key.into(), ModelParameter { string_value }))
             .collect(),
     };
     Ok(ModelConfigResponse { config: Some(config) })
@@ -113,15 +113,6 @@ fn dynamic(batching: Batching) -> ModelDynamicBatching {
         preferred_batch_size: vec![batching.max as i32],
         max_queue_delay_microseconds: batching.delay.as_micros() as u64,
     }
-}
-
-fn parameter(key: &str, value: String) -> (String, ModelParameter) {
-    (key.into(), ModelParameter { string_value: value })
-}
-
-/// Returns the maximum number of rows of a batch; 0 if requests are not batched.
-fn max_batch_size(max: usize) -> i32 {
-    if max > 1 { max as i32 } else { 0 }
 }
 
 fn data_type(element: Option<Element>) -> DataType {
