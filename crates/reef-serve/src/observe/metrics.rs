@@ -89,12 +89,6 @@ pub(crate) struct Metrics {
     failures: SeriesLabels<FailureLabels>,
 }
 
-impl Default for Metrics {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 /// Gauges that are set when the metrics are scraped.
 #[derive(Debug, Default)]
 struct State {
@@ -165,8 +159,8 @@ impl Snapshot {
     }
 }
 
-impl Metrics {
-    pub(crate) fn new() -> Self {
+impl Default for Metrics {
+    fn default() -> Self {
         let metrics = Self {
             registry: Mutex::default(),
             served: Family::default(),
@@ -189,7 +183,9 @@ impl Metrics {
         metrics.register(&mut metrics.registry.lock());
         metrics
     }
+}
 
+impl Metrics {
     fn register(&self, all: &mut Registry) {
         self.process.register(all);
         self.triton.register(all);

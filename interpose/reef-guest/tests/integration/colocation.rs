@@ -1,6 +1,7 @@
 //! Windows next to a busy real-time guest: shares, floors, targets, and guests that lie, leave
 //! or die in a window.
 
+use super::registry::until;
 use reef_guest::colocation::{Caps, Percent, ShareRequest, Slo};
 use reef_guest::join::{GuestInfo, JoinRequest, Joined, join_as};
 use reef_guest::page::Class::{self, BestEffort, RealTime};
@@ -8,7 +9,7 @@ use reef_guest::page::{Iteration, Time};
 use reef_guest::registry::{Caller, GuestView, MemoryReply, Registry, Rules};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const GPU: [u8; 16] = *b"device of shares";
 const SOON: Duration = Duration::from_secs(60);
@@ -38,14 +39,6 @@ fn percent(number: u8) -> Option<Percent> {
 fn launch(rt: &Joined) {
     if rt.page.activity.launch() {
         rt.page.activity.hold();
-    }
-}
-
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !is_so() {
-        assert!(begin.elapsed() < SOON, "{what}: not within {SOON:?}");
-        std::thread::sleep(Duration::from_micros(100)); // sleep: poll of a condition
     }
 }
 

@@ -45,7 +45,7 @@ fn guest(path: &Path, class: Class, device: [u8; 16]) -> Joined {
     join(path, &JoinRequest { class, device }, SOON).unwrap()
 }
 
-fn until(what: &str, mut is_so: impl FnMut() -> bool) -> Duration {
+pub(super) fn until(what: &str, mut is_so: impl FnMut() -> bool) -> Duration {
     let begin = Instant::now();
     while !is_so() {
         assert!(begin.elapsed() < SOON, "{what}: not within {SOON:?}");

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 #[test]
 fn series_of_a_model_end_with_it() {
-    let metrics = Metrics::new();
+    let metrics = Metrics::default();
     let sizes = |names: &[&str]| {
         let of = |name: &&str| ModelLabels { model: (*name).to_owned(), version: 1 };
         names.iter().map(|name| (of(name), 1)).collect()
@@ -30,7 +30,7 @@ fn series_of_a_model_end_with_it() {
 
 #[test]
 fn metrics_text_has_every_counted_event() {
-    let metrics = Metrics::new();
+    let metrics = Metrics::default();
     let of = ClassLabels { model: "resnet18".into(), version: 1, class: "rt" };
     let phases = Phases {
         infer: Duration::from_millis(3),
@@ -114,7 +114,7 @@ fn figures_of_a_model_have_tritons_names() {
         executions: 3,
         waiting: 6,
     };
-    let metrics = Metrics::new();
+    let metrics = Metrics::default();
     let text = |names: &[&str]| {
         let figures = names.iter().map(|name| model(name)).collect();
         metrics.text(&Snapshot { figures, ..Snapshot::default() })
@@ -169,7 +169,7 @@ fn panels_of_tritons_dashboards_have_their_series() {
         power: Some(3000),
         ..Figures::default()
     };
-    let metrics = Metrics::new();
+    let metrics = Metrics::default();
     metrics.add(Box::new(GpuCollector::asking(move || Some(vec![("GPU-1".into(), gpu)]))));
     let of = ClassLabels { model: "m".into(), version: 1, class: "be" };
     let millis = Duration::from_millis;
