@@ -398,6 +398,17 @@ mod tests {
             (kept, (self.time)(self.width, self.tasks))
         }
 
+        /// Runs task number `at`, of this kind. Returns the width next to it, and its length.
+        fn step(&mut self, task: u64, at: u64) -> (Option<Width>, Duration) {
+            self.decide(1, &[]);
+            let (submitted, width) = (self.now, self.width);
+            let total = (self.time)(width, at);
+            self.now += total;
+            self.decide(0, &[RtEnd { task, submitted, total }]);
+            self.now += Duration::from_micros(10);
+            (width, total)
+        }
+
         /// Runs tasks, one after the other, and counts those that are later than `limit`.
         fn run(&mut self, count: u64, limit: Duration) {
             for _ in 0..count {
@@ -651,12 +662,7 @@ mod tests {
         };
         let mut simulation = Simulation::new(1.10, &time);
         for at in 0..20_000_u64 {
-            simulation.decide(1, &[]);
-            let (submitted, total) = (simulation.now, time(simulation.width, at));
-            simulation.now += total;
-            let task = at % 2;
-            simulation.decide(0, &[RtEnd { task, submitted, total }]);
-            simulation.now += Duration::from_micros(10);
+            simulation.step(at % 2, at);
         }
         assert_eq!(
             simulation.width,
@@ -676,13 +682,8 @@ mod tests {
         let mut simulation = Simulation::new(1.10, &time);
         let (mut late, mut shared) = (0, 0);
         for at in 0..50_000_u64 {
-            simulation.decide(1, &[]);
-            let (submitted, total) = (simulation.now, time(simulation.width, at));
-            simulation.now += total;
-            shared += u64::from(simulation.width.is_some());
-            simulation
-                .decide(0, &[RtEnd { task: u64::from(at.is_multiple_of(5)), submitted, total }]);
-            simulation.now += Duration::from_micros(10);
+            let (width, total) = simulation.step(u64::from(at.is_multiple_of(5)), at);
+            shared += u64::from(width.is_some());
             late += u64::from(at >= 5_000 && !at.is_multiple_of(5) && total > ALONE.mul_f64(1.10));
         }
         assert!(late < 400, "{late} of 36,000 steady tasks are late");
@@ -709,12 +710,7 @@ mod tests {
             let mut simulation = Simulation::new(1.05, &time);
             let (mut late, mut tokens) = (0, 0);
             for at in 0..24_000_u64 {
-                simulation.decide(1, &[]);
-                let (submitted, total) = (simulation.now, time(simulation.width, at));
-                simulation.now += total;
-                let task = 7 + u64::from(is_prompt(at));
-                simulation.decide(0, &[RtEnd { task, submitted, total }]);
-                simulation.now += Duration::from_micros(10);
+                let (_, total) = simulation.step(7 + u64::from(is_prompt(at)), at);
                 if at >= 6_000 && !is_prompt(at) {
                     tokens += 1;
                     late += u64::from(total > usual.mul_f64(1.05 * 1.05));
@@ -760,13 +756,7 @@ mod tests {
             let mut simulation = Simulation::new(ratio, &time);
             let (mut late, mut seen, mut kept) = (0, 0, 0.0);
             for at in 0..count {
-                simulation.decide(1, &[]);
-                let (submitted, width) = (simulation.now, simulation.width);
-                let total = time(width, at);
-                simulation.now += total;
-                let task = 7 + u64::from(is_prompt(at));
-                simulation.decide(0, &[RtEnd { task, submitted, total }]);
-                simulation.now += Duration::from_micros(10);
+                let (width, total) = simulation.step(7 + u64::from(is_prompt(at)), at);
                 if at >= count / 2 {
                     kept += part(width) / (count / 2) as f64;
                     seen += u32::from(!is_prompt(at));
@@ -833,12 +823,7 @@ mod tests {
         let mut simulation = Simulation::new(1.10, &time);
         let mut late = 0;
         for at in 0..400_000_u64 {
-            simulation.decide(1, &[]);
-            let (submitted, total) = (simulation.now, time(simulation.width, at));
-            simulation.now += total;
-            simulation
-                .decide(0, &[RtEnd { task: u64::from(at.is_multiple_of(120)), submitted, total }]);
-            simulation.now += Duration::from_micros(10);
+            let (_, total) = simulation.step(u64::from(at.is_multiple_of(120)), at);
             late += u64::from(at >= 250_000 && total > ALONE.mul_f64(1.10));
         }
         assert!(late < 125, "{late} of 1,250 rare tasks are late");

@@ -53,24 +53,34 @@ fn append<T: Number, S: Stored>(numbers: &[T], to: &mut Vec<S>) {
     to.extend(numbers.iter().map(|&number| number.give::<S>()));
 }
 
+/// Conversions of any of the four types.
+macro_rules! conversions {
+    ($to:ident, $from:ident) => {
+        fn take<S: Stored>(stored: S) -> Self {
+            stored.$to()
+        }
+        fn give<S: Stored>(self) -> S {
+            S::$from(self)
+        }
+        fn of_f64(number: f64) -> Self {
+            number as Self
+        }
+        fn of_i64(number: i64) -> Self {
+            number as Self
+        }
+        fn direct<'a>(values: &Values<'a>) -> Option<&'a [Self]> {
+            <Self as ElementType>::of(values)
+        }
+    };
+}
+
 macro_rules! float {
     ($kind:ident, $to:ident, $from:ident) => {
         impl Number for $kind {
             const MIN_VALUE: Self = Self::NEG_INFINITY;
             const MAX_VALUE: Self = Self::INFINITY;
 
-            fn take<S: Stored>(stored: S) -> Self {
-                stored.$to()
-            }
-            fn give<S: Stored>(self) -> S {
-                S::$from(self)
-            }
-            fn of_f64(number: f64) -> Self {
-                number as Self
-            }
-            fn of_i64(number: i64) -> Self {
-                number as Self
-            }
+            conversions!($to, $from);
             fn to_f64(self) -> f64 {
                 self.into()
             }
@@ -101,9 +111,6 @@ macro_rules! float {
             fn of_bits(bits: u64) -> Self {
                 (bits as i64) as Self
             }
-            fn direct<'a>(values: &Values<'a>) -> Option<&'a [Self]> {
-                <Self as ElementType>::of(values)
-            }
         }
     };
 }
@@ -117,18 +124,7 @@ macro_rules! integer {
             const MIN_VALUE: Self = Self::MIN;
             const MAX_VALUE: Self = Self::MAX;
 
-            fn take<S: Stored>(stored: S) -> Self {
-                stored.$to()
-            }
-            fn give<S: Stored>(self) -> S {
-                S::$from(self)
-            }
-            fn of_f64(number: f64) -> Self {
-                number as Self
-            }
-            fn of_i64(number: i64) -> Self {
-                number as Self
-            }
+            conversions!($to, $from);
             fn to_f64(self) -> f64 {
                 self as f64
             }
@@ -161,9 +157,6 @@ macro_rules! integer {
             }
             fn of_bits(bits: u64) -> Self {
                 bits as Self
-            }
-            fn direct<'a>(values: &Values<'a>) -> Option<&'a [Self]> {
-                <Self as ElementType>::of(values)
             }
         }
     };
