@@ -65,30 +65,16 @@ impl Client {
     /// `Invalid`: the network is on another device; `Busy`: one is on its way, or the queue is
     /// full; `Cancelled`: the client was closed.
     pub fn submit(&self, network: &Network, deadline: Option<Duration>) -> Result<Request> {
-        self.submit_on(network, Side::Host, deadline)
+        self.submit_in(&mut Turn::wait(network)?, Side::Host, deadline)
     }
 
-    /// As [`submit`](Self::submit), from inputs of this side to outputs of this side. One of the
-    /// host's side leaves its outputs on the device, too.
+    /// As [`submit`](Self::submit) within a turn, from inputs of this side to outputs of this side.
+    /// One of the host's side leaves its outputs on the device, too.
     ///
     /// # Errors
     ///
     /// Returns the errors of [`submit`](Self::submit); an error of the device, which prepares a
     /// side for its first request.
-    pub fn submit_on(
-        &self,
-        network: &Network,
-        side: Side,
-        deadline: Option<Duration>,
-    ) -> Result<Request> {
-        self.submit_in(&mut Turn::wait(network)?, side, deadline)
-    }
-
-    /// As [`submit_on`](Self::submit_on), within a turn.
-    ///
-    /// # Errors
-    ///
-    /// Returns the errors of [`submit_on`](Self::submit_on).
     pub fn submit_in(
         &self,
         turn: &mut Turn<'_>,

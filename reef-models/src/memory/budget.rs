@@ -67,11 +67,6 @@ impl Budget {
         Self(Arc::new(State { total: bytes, used: AtomicU64::new(0), of: None }))
     }
 
-    /// A budget of `mib` MiB; 0 is as many as there are.
-    pub fn of_mib(mib: u64) -> Self {
-        Self::new(if mib == 0 { u64::MAX } else { mib.saturating_mul(1 << 20) })
-    }
-
     /// A part of this budget: at most `bytes` of it. All of it is given back when the part's last
     /// clone and its last charge are dropped.
     #[must_use]

@@ -24,13 +24,6 @@ pub enum Kind {
     Variance,
 }
 
-impl Kind {
-    /// Returns whether training changes it by gradient, so that it counts as a parameter.
-    pub fn is_parameter(self) -> bool {
-        !matches!(self, Self::Mean | Self::Variance)
-    }
-}
-
 /// A tensor that a network needs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TensorSpec {
@@ -102,8 +95,8 @@ impl Constants {
         }
     }
 
-    /// Values of [these](Self::tensors) that [are parameters](Kind::is_parameter); no name is made
-    /// for that.
+    /// Values of [these](Self::tensors) that are parameters: all but running means and variances.
+    /// No name is made for that.
     pub(crate) fn parameters(&self, op: &Op) -> usize {
         let [weights, channels] = op.constants();
         match self {
