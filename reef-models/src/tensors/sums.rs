@@ -103,15 +103,11 @@ impl Builder<'_> {
             view.strides.iter_mut().for_each(|stride| *stride *= rows * columns);
             view
         };
-        let view = |dims: [usize; 2], strides: [usize; 2]| View {
-            dims: dims.into(),
-            strides: strides.into(),
-        };
         let kept = [
-            batch_of(a, ra).then(&view([m, n], [k, 0])),
-            batch_of(b, rb).then(&view([m, n], [0, 1])),
+            batch_of(a, ra).then(&View::new(&[m, n], &[k, 0])),
+            batch_of(b, rb).then(&View::new(&[m, n], &[0, 1])),
         ];
-        let summed = [1, n].map(|stride| View { dims: vec![k], strides: vec![stride] });
+        let summed = [1, n].map(|stride| View::new(&[k], &[stride]));
         let dims = [&*batch, &[m, n]].concat();
         self.contract([a, b], kept, summed, dims, a.element())
     }

@@ -30,6 +30,11 @@ pub struct View {
 }
 
 impl View {
+    /// A view of these sizes and distances.
+    pub fn new(dims: &[usize], strides: &[usize]) -> Self {
+        Self { dims: dims.to_vec(), strides: strides.to_vec() }
+    }
+
     /// All elements in their own order.
     pub fn dense(dims: &[usize]) -> Self {
         let mut strides = vec![1; dims.len()];

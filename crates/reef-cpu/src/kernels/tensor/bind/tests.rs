@@ -21,10 +21,6 @@ fn spec(element: Element, dims: &[usize]) -> Spec {
     Spec { element, dims: dims.to_vec() }
 }
 
-fn view(dims: &[usize], strides: &[usize]) -> View {
-    View { dims: dims.to_vec(), strides: strides.to_vec() }
-}
-
 /// One of each kind, over a matrix, with its other inputs.
 fn operations() -> Vec<TensorOp> {
     let matrix = spec(Element::F32, &[ROWS, COLUMNS]);
@@ -41,13 +37,13 @@ fn operations() -> Vec<TensorOp> {
     let fold = Fold {
         kind: FoldKind::Max,
         domain,
-        kept: view(&[COLUMNS], &[1]),
-        folded: view(&[ROWS], &[COLUMNS]),
+        kept: View::new(&[COLUMNS], &[1]),
+        folded: View::new(&[ROWS], &[COLUMNS]),
     };
     let contract = Contract {
         domain,
-        kept: [view(&[ROWS, ROWS], &[COLUMNS, 0]), view(&[ROWS, ROWS], &[0, 1])],
-        summed: [view(&[COLUMNS], &[1]), view(&[COLUMNS], &[ROWS])],
+        kept: [View::new(&[ROWS, ROWS], &[COLUMNS, 0]), View::new(&[ROWS, ROWS], &[0, 1])],
+        summed: [View::new(&[COLUMNS], &[1]), View::new(&[COLUMNS], &[ROWS])],
     };
     let along = Target::Along { dims: matrix.dims.clone(), indices: places.dims.clone(), axis: 1 };
     let scatter = Scatter { target: along.clone(), kind: ScatterKind::Add, domain };
@@ -203,8 +199,8 @@ fn contract(
     terms: &[usize],
     summed: [&[usize]; 2],
 ) -> TensorOp {
-    let kept = kept.map(|strides| view(dims, strides));
-    let summed = summed.map(|strides| view(terms, strides));
+    let kept = kept.map(|strides| View::new(dims, strides));
+    let summed = summed.map(|strides| View::new(terms, strides));
     let length = |k: usize| {
         let both = kept[k].then(&summed[k]);
         both.dims.iter().zip(&both.strides).map(|(size, stride)| (size - 1) * stride).sum::<usize>()
@@ -274,8 +270,8 @@ fn folds_by_vectors_are_those_of_the_definition() {
             let fold = Fold {
                 kind,
                 domain: Domain::F32,
-                kept: view(&[3, 5], &[6 * len, len]),
-                folded: view(&[len], &[1]),
+                kept: View::new(&[3, 5], &[6 * len, len]),
+                folded: View::new(&[len], &[1]),
             };
             let inputs = vec![spec(Element::F32, &[18 * len])];
             let op =

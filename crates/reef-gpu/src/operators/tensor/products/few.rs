@@ -145,17 +145,15 @@ mod tests {
     use reef_op::tensor::{Kind, Spec, TensorOp, View};
     use reef_op::{Storage, TensorOperands};
 
-    fn view(dims: &[usize], strides: &[usize]) -> View {
-        View { dims: dims.to_vec(), strides: strides.to_vec() }
-    }
-
     /// Batches of `rows` rows with `columns` columns, whose terms or which themselves adjoin.
     fn op([batches, rows, columns, terms]: [usize; 4], along: bool) -> TensorOp {
         let dims = [batches, rows, columns];
         let (column, term) = if along { (terms, 1) } else { (1, columns) };
-        let kept =
-            [view(&dims, &[rows * terms, terms, 0]), view(&dims, &[columns * terms, 0, column])];
-        let summed = [view(&[terms], &[1]), view(&[terms], &[term])];
+        let kept = [
+            View::new(&dims, &[rows * terms, terms, 0]),
+            View::new(&dims, &[columns * terms, 0, column]),
+        ];
+        let summed = [View::new(&[terms], &[1]), View::new(&[terms], &[term])];
         let single = |dims: &[usize]| Spec { element: Element::F32, dims: dims.to_vec() };
         let inputs = vec![single(&[batches * rows * terms]), single(&[batches * columns * terms])];
         let kind = Kind::Contract(Contract { domain: Domain::F32, kept, summed });

@@ -84,12 +84,9 @@ mod tests {
 
     /// Rows of `terms` elements by columns of as many, and a bias.
     fn product(rows: usize, columns: usize, terms: usize) -> Arc<TensorOp> {
-        let view = |dims: &[usize], strides: &[usize]| View {
-            dims: dims.to_vec(),
-            strides: strides.to_vec(),
-        };
-        let kept = [view(&[rows, columns], &[terms, 0]), view(&[rows, columns], &[0, terms])];
-        let summed = [0; 2].map(|_| view(&[terms], &[1]));
+        let kept =
+            [View::new(&[rows, columns], &[terms, 0]), View::new(&[rows, columns], &[0, terms])];
+        let summed = [0; 2].map(|_| View::new(&[terms], &[1]));
         let contract = Contract { domain: Domain::F32, kept, summed };
         let sum = vec![Term::Input(0), Term::Input(1), Term::Binary(Binary::Add, 0, 1)];
         let kind = Kind::Finished(Finished { contract, formula: Formula(sum) });

@@ -121,14 +121,10 @@ mod tests {
     }
 
     fn product_of_rows(count: usize, terms: usize, rows: Element) -> TensorOp {
-        let view = |dims: &[usize], strides: &[usize]| View {
-            dims: dims.to_vec(),
-            strides: strides.to_vec(),
-        };
         let contract = Contract {
             domain: Domain::F32,
-            kept: [view(&[count, 64], &[terms, 0]), view(&[count, 64], &[0, 1])],
-            summed: [view(&[terms], &[1]), view(&[terms], &[64])],
+            kept: [View::new(&[count, 64], &[terms, 0]), View::new(&[count, 64], &[0, 1])],
+            summed: [View::new(&[terms], &[1]), View::new(&[terms], &[64])],
         };
         let spec = |element, dims: &[usize]| Spec { element, dims: dims.to_vec() };
         let inputs = vec![spec(rows, &[count, terms]), spec(Element::F32, &[terms, 64])];

@@ -52,14 +52,10 @@ fn is_whole(view: &View) -> bool {
 mod tests {
     use super::*;
 
-    fn view(dims: &[usize], strides: &[usize]) -> View {
-        View { dims: dims.to_vec(), strides: strides.to_vec() }
-    }
-
     /// Sides of 20 rows and 24 columns with these strides, and sums of `len` terms.
     fn sides(rows: usize, columns: usize, len: usize, terms: [usize; 2]) -> [SideParams; 2] {
-        let kept = [view(&[20, 24], &[rows, 0]), view(&[20, 24], &[0, columns])];
-        let summed = Axes::of(&terms.map(|step| view(&[len], &[step])));
+        let kept = [View::new(&[20, 24], &[rows, 0]), View::new(&[20, 24], &[0, columns])];
+        let summed = Axes::of(&terms.map(|step| View::new(&[len], &[step])));
         let matrices = Matrices::of(&kept, 8).unwrap();
         let mut plan = Plan::default();
         plan.words(&[0]);

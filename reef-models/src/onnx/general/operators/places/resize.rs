@@ -210,15 +210,11 @@ impl Plan {
         let weights = b.constant(vec![to, from], Array::F64(weights))?;
         let weights = b.cast(&weights, x.element())?;
         let [outer, _, inner] = sizes_around(&x.spec, axis.axis);
-        let view = |dims: &[usize], strides: &[usize]| View {
-            dims: dims.to_vec(),
-            strides: strides.to_vec(),
-        };
         let kept = [
-            view(&[outer, to, inner], &[from * inner, 0, 1]),
-            view(&[outer, to, inner], &[0, from, 0]),
+            View::new(&[outer, to, inner], &[from * inner, 0, 1]),
+            View::new(&[outer, to, inner], &[0, from, 0]),
         ];
-        let summed = [view(&[from], &[inner]), view(&[from], &[1])];
+        let summed = [View::new(&[from], &[inner]), View::new(&[from], &[1])];
         let mut dims = x.dims().to_vec();
         dims[axis.axis] = to;
         b.contract([x, &weights], kept, summed, dims, x.element())

@@ -34,7 +34,7 @@ const PLAIN: Sizes = Sizes {
 fn op(s: Sizes) -> TensorOp {
     let rows = [s.texts, s.rows, s.heads];
     let of_token = [s.heads * s.depth, s.heads * s.width];
-    let lies = |last: &[usize], strides: &[usize]| view(&[&rows[..], last].concat(), strides);
+    let lies = |last: &[usize], strides: &[usize]| View::new(&[&rows[..], last].concat(), strides);
     let of_text = s.keys * of_token[0];
     let keys = if s.turned {
         [of_text, 0, s.keys * s.depth, 1, s.keys]
