@@ -14,6 +14,17 @@ except ImportError:
     onnx = None
 
 
+def info(name, element, shape):
+    return helper.make_tensor_value_info(name, element, shape)
+
+
+def model_of(name, nodes, inputs, outputs, stored=()):
+    """A model of one graph, with arrays by their names."""
+    stored = [numpy_helper.from_array(np.asarray(array), name) for name, array in dict(stored).items()]
+    graph = helper.make_graph(nodes, name, inputs, outputs, stored)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
 def embedding():
     """A table of 5 rows of 4, looked up by numbers and masked; the rows, and their sums."""
     table = np.arange(20, dtype=np.float32).reshape(5, 4)
@@ -23,23 +34,9 @@ def embedding():
         helper.make_node("Mul", ["rows", "factors"], ["masked"]),
         helper.make_node("ReduceSum", ["masked", "axis"], ["sums"], keepdims=0),
     ]
-    graph = helper.make_graph(
-        nodes,
-        "embedding",
-        [
-            helper.make_tensor_value_info("numbers", TensorProto.INT64, [3]),
-            helper.make_tensor_value_info("mask", TensorProto.BOOL, [3, 1]),
-        ],
-        [
-            helper.make_tensor_value_info("masked", TensorProto.FLOAT, [3, 4]),
-            helper.make_tensor_value_info("sums", TensorProto.FLOAT, [3]),
-        ],
-        [
-            onnx.numpy_helper.from_array(table, "table"),
-            onnx.numpy_helper.from_array(np.array([1]), "axis"),
-        ],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    inputs = [info("numbers", TensorProto.INT64, [3]), info("mask", TensorProto.BOOL, [3, 1])]
+    outputs = [info("masked", TensorProto.FLOAT, [3, 4]), info("sums", TensorProto.FLOAT, [3])]
+    model = model_of("embedding", nodes, inputs, outputs, {"table": table, "axis": np.array([1])})
     onnx.checker.check_model(model)
     return model
 
@@ -77,9 +74,8 @@ class Tensors(unittest.TestCase):
 @unittest.skipIf(onnx is None, "onnx is not installed")
 class Slots(unittest.TestCase):
     def test_inputs_of_a_slot_are_not_exchanged_in_place(self):
-        ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "abc"]
-        graph = helper.make_graph([helper.make_node("Sub", ["a", "b"], ["c"])], "less", ports[:2], ports[2:])
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+        ports = [info(name, TensorProto.FLOAT, [2]) for name in "abc"]
+        model = model_of("less", [helper.make_node("Sub", ["a", "b"], ["c"])], ports[:2], ports[2:])
         with reef.open("cpu") as device, device.real_time() as rt:
             slot = device.load(model.SerializeToString()).slot()
             for array, values in zip(slot.inputs, ([5.0, 7.0], [1.0, 2.0])):
@@ -97,10 +93,9 @@ class Slots(unittest.TestCase):
 
 def added(element, shape):
     """Twice a tensor of this type and shape."""
-    ports = [helper.make_tensor_value_info(name, element, shape) for name in "xy"]
-    graph = helper.make_graph([helper.make_node("Add", ["x", "x"], ["y"])], "added", ports[:1], ports[1:])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-    return model.SerializeToString()
+    ports = [info(name, element, shape) for name in "xy"]
+    node = helper.make_node("Add", ["x", "x"], ["y"])
+    return model_of("added", [node], ports[:1], ports[1:]).SerializeToString()
 
 
 @unittest.skipIf(onnx is None, "onnx is not installed")
@@ -137,14 +132,7 @@ class Lists(unittest.TestCase):
 
 def doubled():
     """Twice a matrix of open sizes."""
-    graph = helper.make_graph(
-        [helper.make_node("Add", ["x", "x"], ["y"])],
-        "doubled",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["rows", "columns"])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["rows", "columns"])],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-    return model.SerializeToString()
+    return added(TensorProto.FLOAT, ["rows", "columns"])
 
 
 @unittest.skipIf(onnx is None, "onnx is not installed")
@@ -209,7 +197,6 @@ class OpenSizes(unittest.TestCase):
 
 def until_five():
     """Adds `x` until its largest number is 5 or more, and gives this number each time."""
-    info = helper.make_tensor_value_info
     body = helper.make_graph(
         [
             helper.make_node("Add", ["h", "x"], ["sum"]),
@@ -220,15 +207,10 @@ def until_five():
         [info("i", TensorProto.INT64, []), info("going", TensorProto.BOOL, []), info("h", TensorProto.FLOAT, [2])],
         [info("small", TensorProto.BOOL, []), info("sum", TensorProto.FLOAT, [2]), info("most", TensorProto.FLOAT, [])],
     )
-    graph = helper.make_graph(
-        [helper.make_node("Loop", ["", "", "x"], ["y", "parts"], name="while", body=body)],
-        "until_five",
-        [info("x", TensorProto.FLOAT, [2])],
-        [info("y", TensorProto.FLOAT, [2]), info("parts", TensorProto.FLOAT, ["n"])],
-        [numpy_helper.from_array(np.array(5, np.float32), "five")],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-    return model.SerializeToString()
+    node = helper.make_node("Loop", ["", "", "x"], ["y", "parts"], name="while", body=body)
+    outputs = [info("y", TensorProto.FLOAT, [2]), info("parts", TensorProto.FLOAT, ["n"])]
+    inputs = [info("x", TensorProto.FLOAT, [2])]
+    return model_of("until_five", [node], inputs, outputs, {"five": np.float32(5)}).SerializeToString()
 
 
 @unittest.skipIf(onnx is None, "onnx is not installed")
@@ -273,8 +255,8 @@ def colors():
     graph = helper.make_graph(
         [node],
         "colors",
-        [helper.make_tensor_value_info("x", TensorProto.STRING, ["n"])],
-        [helper.make_tensor_value_info("y", TensorProto.STRING, ["n"])],
+        [info("x", TensorProto.STRING, ["n"])],
+        [info("y", TensorProto.STRING, ["n"])],
     )
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 2)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=9)
@@ -316,25 +298,18 @@ def merged():
     """Rows with those of a cache before them if `use_cache` says so, and their sums. One of the two
     graphs gives as many rows as there are, as in decoders whose graphs an exporter has merged."""
     of = helper.make_node
-    info = lambda name, rows: helper.make_tensor_value_info(name, TensorProto.FLOAT, [rows, 2])
-    graph = lambda name, node: helper.make_graph([node], name, [], [info(node.output[0], None)])
+    rows_of = lambda name, rows: info(name, TensorProto.FLOAT, [rows, 2])
+    graph = lambda name, node: helper.make_graph([node], name, [], [rows_of(node.output[0], None)])
     both = graph("both", of("Concat", ["past", "x"], ["with_past"], axis=0))
     alone = graph("alone", of("Mul", ["x", "three"], ["without"]))
     nodes = [
         of("If", ["use_cache"], ["present"], then_branch=both, else_branch=alone),
         of("ReduceSum", ["present", "columns"], ["sums"], keepdims=0),
     ]
-    inputs = [
-        info("x", "new"),
-        helper.make_tensor_value_info("use_cache", TensorProto.BOOL, [1]),
-        info("past", "rows"),
-    ]
-    outputs = [info("present", "all"), helper.make_tensor_value_info("sums", TensorProto.FLOAT, ["all"])]
+    inputs = [rows_of("x", "new"), info("use_cache", TensorProto.BOOL, [1]), rows_of("past", "rows")]
+    outputs = [rows_of("present", "all"), info("sums", TensorProto.FLOAT, ["all"])]
     stored = {"three": np.array([3], np.float32), "columns": np.array([1])}
-    stored = [numpy_helper.from_array(array, name) for name, array in stored.items()]
-    made = helper.make_graph(nodes, "merged", inputs, outputs, stored)
-    model = helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-    return model.SerializeToString()
+    return model_of("merged", nodes, inputs, outputs, stored).SerializeToString()
 
 
 def after_sequence():
@@ -451,26 +426,11 @@ def decoder():
         of("Add", ["mixed", "x"], ["y"]),
         of("MatMul", ["y", "out"], ["logits"]),
     ]
-    cache = lambda name, rows: helper.make_tensor_value_info(
-        name, TensorProto.FLOAT, [1, rows, WIDTH]
-    )
-    graph = helper.make_graph(
-        nodes,
-        "decoder",
-        [
-            helper.make_tensor_value_info("ids", TensorProto.INT64, [1, "new"]),
-            cache("past_keys", "past"),
-            cache("past_values", "past"),
-        ],
-        [
-            helper.make_tensor_value_info("logits", TensorProto.FLOAT, [1, "new", TOKENS]),
-            cache("keys", "all"),
-            cache("values", "all"),
-        ],
-        [numpy_helper.from_array(np.asarray(array), name) for name, array in stored.items()],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-    return model.SerializeToString()
+    cache = lambda name, rows: info(name, TensorProto.FLOAT, [1, rows, WIDTH])
+    inputs = [info("ids", TensorProto.INT64, [1, "new"]), cache("past_keys", "past"), cache("past_values", "past")]
+    logits = info("logits", TensorProto.FLOAT, [1, "new", TOKENS])
+    outputs = [logits, cache("keys", "all"), cache("values", "all")]
+    return model_of("decoder", nodes, inputs, outputs, stored).SerializeToString()
 
 
 PAIRS = {"past_keys": "keys", "past_values": "values"}
@@ -544,14 +504,12 @@ class States(unittest.TestCase):
                 net.state({"x": "y"}, {"x": ["one", "two"]})
 
     def test_an_input_may_have_the_name_of_an_argument(self):
-        info = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [2])
         nodes = [
             helper.make_node("Add", ["out", "sum"], ["next"]),
             helper.make_node("Identity", ["next"], ["y"]),
         ]
-        ports = [info("out"), info("sum")], [info("y"), info("next")]
-        graph = helper.make_graph(nodes, "sums", *ports)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+        ports = ([info(name, TensorProto.FLOAT, [2]) for name in names] for names in (("out", "sum"), ("y", "next")))
+        model = model_of("sums", nodes, *ports)
         with reef.open("cpu") as device, device.real_time() as rt:
             state = device.load(model.SerializeToString()).state({"sum": "next"})
             for want in ([1, 2], [2, 4]):
