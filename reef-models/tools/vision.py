@@ -10,7 +10,6 @@ with the seed of `reef run`, or 5 for the golden.
 import subprocess
 import sys
 import tempfile
-from pathlib import Path
 
 import numpy as np
 import torch

@@ -4,7 +4,6 @@ import json
 import os
 import socket
 import sys
-import tempfile
 import unittest
 import urllib.error
 import urllib.request

@@ -3,7 +3,7 @@
 import re
 
 import pcode
-from base import F32, I32, NAMES, RNG, Case, i32, i64, machine, text_of
+from base import NAMES, RNG, Case, i32, i64, machine, text_of
 from pcode import V
 
 EXEC, VCC, M0, SCC = 126, 106, 124, 128

@@ -5,7 +5,7 @@ import re
 
 import pcode
 from base import ARRAYS, DENORM_WIDTH, NAMES, RNG, WIDE, Case, machine, some_lanes, text_of
-from pcode import V, from_float, from_fraction
+from pcode import V, from_float
 
 APPROXIMATE = re.compile(r"v_(rcp|rsq|sqrt|exp|log|sin|cos)_")
 # The carry or the mask comes in through VCC, or operand 2 of the longer encoding.

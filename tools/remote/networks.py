@@ -14,7 +14,6 @@ The last column: best-effort inferences a second there as a part of those here, 
 
 import argparse
 import json
-import os
 import statistics
 import subprocess
 import sys

@@ -6,7 +6,6 @@ What is found is compared with the tables below, so that a new argument or a new
 import inspect
 import re
 import shutil
-import tempfile
 import unittest
 from pathlib import Path
 from unittest import mock
