@@ -215,20 +215,4 @@ mod tests {
         assert_eq!(read.unwrap_err().to_string(), "zeros: is too long");
         assert_eq!(times, 1);
     }
-
-    #[test]
-    fn flipped_bit_is_refused_wherever_it_is() {
-        let folder = tempfile::tempdir().unwrap();
-        write(folder.path());
-        let path = folder.path().join(ARCHIVE_FILE);
-        let whole = std::fs::read(&path).unwrap();
-        for at in [0, 9, 12, 2000, whole.len() - 700, whole.len() - 60, whole.len() - 1] {
-            let mut damaged = whole.clone();
-            damaged[at] ^= 4;
-            std::fs::write(&path, &damaged).unwrap();
-            assert!(Archive::open(folder.path()).is_err(), "byte {at}");
-        }
-        std::fs::write(&path, &whole[..whole.len() - 9]).unwrap();
-        assert!(Archive::open(folder.path()).is_err(), "it is cut short");
-    }
 }

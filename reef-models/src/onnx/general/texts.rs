@@ -157,7 +157,7 @@ pub fn read_texts(bytes: &[u8], name: &str) -> error::Result<Option<(Vec<usize>,
 }
 
 /// Operators of ONNX that move the elements of their first operand.
-const MOVING: &[&str] = &[
+pub(super) const MOVING: &[&str] = &[
     "Expand",
     "Flatten",
     "Gather",

@@ -8,7 +8,7 @@ use super::few::Few;
 use super::operators::lower;
 use super::options::TensorOptions;
 use super::stored::element;
-use super::texts::{STRING, moved, numbers_or_places, texts_of};
+use super::texts::{MOVING, STRING, moved, numbers_or_places, texts_of};
 use super::twins::{Twins, selects};
 use crate::ir::recognise::reading::{Recognised, Refusal, recognise};
 use crate::memory::ledger::Ledger;
@@ -1018,23 +1018,6 @@ pub(super) fn selected(
     }
 }
 
-/// Operators whose results have the type of their first operand.
-const MOVING: &[&str] = &[
-    "Concat",
-    "Expand",
-    "Flatten",
-    "Gather",
-    "Identity",
-    "Pad",
-    "Reshape",
-    "Slice",
-    "Split",
-    "Squeeze",
-    "Tile",
-    "Transpose",
-    "Unsqueeze",
-];
-
 /// The type of few bits that results of a node have.
 fn few_of<'a>(node: &'a NodeFile<'a>, outer: &Outer<'a>, few: &HashMap<&str, Few>) -> Option<Few> {
     let number = |name: &str| int_of(node, name, outer).and_then(Few::of);
@@ -1048,6 +1031,7 @@ fn few_of<'a>(node: &'a NodeFile<'a>, outer: &Outer<'a>, few: &HashMap<&str, Few
             tensors.find_map(|tensor| Few::of(tensor.element))
         }
         "QuantizeLinear" => operand(2).or_else(|| number("output_dtype")),
+        "Concat" | "Pad" => operand(0),
         op if MOVING.contains(&op) => operand(0),
         _ => None,
     }
