@@ -2,7 +2,7 @@
 
 use super::fold::Folded;
 use super::params::Params;
-use super::ports::{Extent, Port};
+use super::ports::Port;
 use super::tensor::{Constants, Source, TensorSpec};
 use crate::errors::error::{Error, Result};
 use crate::graph::schedule::ScheduleGraph;
@@ -101,14 +101,15 @@ impl ImageModel {
 
     /// The image as a port: batch, channels, rows, columns, or the sizes that a file has.
     pub fn input_port(&self) -> Port {
-        let [input, _] = self.port_sizes();
-        port(&self.ports[0], input, self.graph.given[0])
+        let [dims, _] = self.port_sizes();
+        Port::new(&*self.ports[0], Spec { element: Element::F32, dims }, self.graph.given[0])
     }
 
     /// The logits as a port: batch, classes, or the sizes that a file has.
     pub fn output_port(&self) -> Port {
-        let [_, output] = self.port_sizes();
-        port(&self.ports[1], output, self.graph.steps[self.layers.len() - 1].writes)
+        let [_, dims] = self.port_sizes();
+        let storage = self.graph.steps[self.layers.len() - 1].writes;
+        Port::new(&*self.ports[1], Spec { element: Element::F32, dims }, storage)
     }
 
     fn port_sizes(&self) -> [Vec<usize>; 2] {
@@ -147,16 +148,6 @@ impl ImageModel {
         let wanted: HashSet<&str> = tensors.iter().map(|tensor| tensor.name.as_str()).collect();
         params.tensors.retain(|name, _| wanted.contains(name.as_str()));
         Ok(params)
-    }
-}
-
-fn port(name: &str, dims: Vec<usize>, storage: usize) -> Port {
-    Port {
-        name: name.into(),
-        spec: Spec { element: Element::F32, dims },
-        storage,
-        extent: Extent::Fixed,
-        texts: None,
     }
 }
 

@@ -51,6 +51,11 @@ impl Extent {
 }
 
 impl Port {
+    /// A tensor of known sizes that are not texts.
+    pub fn new(name: impl Into<String>, spec: Spec, storage: usize) -> Self {
+        Self { name: name.into(), spec, storage, extent: Extent::Fixed, texts: None }
+    }
+
     /// The values of an inference that decided on `size` rows along the port's axis, of `bytes`,
     /// which have as many as the bound. A port of fixed sizes has all of them.
     pub fn cut(&self, bytes: Vec<u8>, size: i64) -> Vec<u8> {
@@ -76,16 +81,10 @@ impl Port {
 /// All tensors that go in, or all that come out, one behind the other in one piece of memory.
 ///
 /// ```
-/// use reef_models::{Extent, Port, Ports};
+/// use reef_models::{Port, Ports};
 /// use reef_op::tensor::{Element, Spec};
 ///
-/// let port = |name: &str, dims: Vec<usize>| Port {
-///     name: name.into(),
-///     spec: Spec { element: Element::F32, dims },
-///     storage: 0,
-///     extent: Extent::Fixed,
-///     texts: None,
-/// };
+/// let port = |name: &str, dims| Port::new(name, Spec { element: Element::F32, dims }, 0);
 /// let ports = Ports::new([port("x", vec![1, 3]), port("mask", vec![2])]);
 /// let first_bytes: Vec<usize> = ports.iter().map(|(offset, _)| offset).collect();
 /// assert_eq!((first_bytes, ports.bytes()), (vec![0, 64], 72));
@@ -181,13 +180,7 @@ mod tests {
 
     #[test]
     fn ports_lie_apart_and_aligned() {
-        let port = |element, size| Port {
-            name: String::new(),
-            spec: Spec { element, dims: vec![size] },
-            storage: 0,
-            extent: Extent::Fixed,
-            texts: None,
-        };
+        let port = |element, size| Port::new("", Spec { element, dims: vec![size] }, 0);
         let ports =
             Ports::new([port(Element::Bool, 3), port(Element::I64, 8), port(Element::F32, 1)]);
         let offsets: Vec<_> = ports.iter().map(|(offset, _)| offset).collect();
@@ -197,12 +190,9 @@ mod tests {
 
     #[test]
     fn bounded_port_is_cut_along_its_axis() {
-        let port = |axis| Port {
-            name: String::new(),
-            spec: Spec { element: Element::U8, dims: vec![2, 3] },
-            storage: 0,
-            extent: Extent::Bounded { axis, size: 1 },
-            texts: None,
+        let port = |axis| {
+            let spec = Spec { element: Element::U8, dims: vec![2, 3] };
+            Port { extent: Extent::Bounded { axis, size: 1 }, ..Port::new("", spec, 0) }
         };
         let all = || vec![1, 2, 3, 4, 5, 6];
         for (axis, size, want, dims) in [
@@ -222,12 +212,9 @@ mod tests {
 
     #[test]
     fn check_is_no_tensor_of_the_file_but_has_its_bytes() {
-        let port = |storage, extent| Port {
-            name: String::new(),
-            spec: Spec { element: Element::I64, dims: vec![] },
-            storage,
-            extent,
-            texts: None,
+        let port = |storage, extent| {
+            let spec = Spec { element: Element::I64, dims: vec![] };
+            Port { extent, ..Port::new("", spec, storage) }
         };
         let ports = Ports::new([port(3, Extent::Fixed), port(7, Extent::Check)]);
         let checks: Vec<_> = ports.checks().map(|(offset, port)| (offset, port.storage)).collect();

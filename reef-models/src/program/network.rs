@@ -4,7 +4,7 @@ use super::model::ProgramModel;
 use crate::errors::error::{Error, Result};
 use crate::graph::arena;
 use crate::graph::schedule::{ElementType, Storage, Work};
-use crate::model::ports::{Extent, Port, Ports};
+use crate::model::ports::{Port, Ports};
 use crate::model::seeded::Seeded;
 use crate::model::tensor::{Kind, Source, TensorSpec};
 use crate::run::launch_name::launch_names;
@@ -211,11 +211,5 @@ fn port(model: &ProgramModel, storage: usize) -> Port {
         ElementType::Byte => Element::U8,
         ElementType::Uint1 => Element::Bool,
     };
-    Port {
-        name: name.clone(),
-        spec: Spec { element, dims: vec![*elements] },
-        storage,
-        extent: Extent::Fixed,
-        texts: None,
-    }
+    Port::new(name.clone(), Spec { element, dims: vec![*elements] }, storage)
 }

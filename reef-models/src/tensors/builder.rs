@@ -69,13 +69,7 @@ impl<'a> Builder<'a> {
     pub(crate) fn input(&mut self, name: &str, spec: Spec) -> Result<Value> {
         let count = elements(&spec.dims)?;
         let storage = self.storage(&spec)?;
-        self.inputs.push(Port {
-            name: name.into(),
-            spec: spec.clone(),
-            storage,
-            extent: Extent::Fixed,
-            texts: None,
-        });
+        self.inputs.push(Port::new(name, spec.clone(), storage));
         if count == 0 {
             return self.constant(spec.dims, Array::with_capacity(spec.element, 0)); // it is known
         }
@@ -241,13 +235,11 @@ impl<'a> Builder<'a> {
         for (name, value, bound) in outputs {
             self.node.clone_from(&name);
             let storage = self.own_storage(&value, &mut free)?;
-            let (extent, texts) = (Extent::Fixed, None);
-            let mut port = Port { name, spec: value.spec, storage, extent, texts };
+            let mut port = Port::new(name, value.spec, storage);
             if let Some(Bound { axis, size }) = bound {
                 let storage = self.own_storage(&size, &mut free)?;
-                let name = format!("{}.size", port.name);
-                let (extent, texts) = (Extent::Size, None);
-                sizes.push(Port { name, spec: size.spec, storage, extent, texts });
+                let of_size = Port::new(format!("{}.size", port.name), size.spec, storage);
+                sizes.push(Port { extent: Extent::Size, ..of_size });
                 port.extent = Extent::Bounded { axis, size: storage };
             }
             ports.push(port);
@@ -255,8 +247,7 @@ impl<'a> Builder<'a> {
         ports.extend(sizes);
         for (name, left) in checks {
             let storage = self.own_storage(&left, &mut free)?;
-            let (extent, texts) = (Extent::Check, None);
-            ports.push(Port { name, spec: left.spec, storage, extent, texts });
+            ports.push(Port { extent: Extent::Check, ..Port::new(name, left.spec, storage) });
         }
         let needed = self.needed(&ports);
         self.steps.retain(|step| needed[step.writes]);

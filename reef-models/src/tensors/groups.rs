@@ -41,7 +41,7 @@ fn side_by_side(steps: &[TensorStep]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::ports::{Extent, Port};
+    use crate::model::ports::Port;
     use crate::tensors::model::TensorModel;
     use reef_op::tensor::{Domain, Element, Formula, Kind, Map, Spec, Term};
     use std::collections::HashSet;
@@ -68,13 +68,7 @@ mod tests {
         let steps =
             vec![step(&[0], 1), step(&[0], 2), step(&[1, 2], 3), step(&[1], 4), step(&[3, 4], 5)];
         let storages = vec![steps[0].op.output.clone(); 6];
-        let port = |storage| Port {
-            name: String::new(),
-            storage,
-            spec: storages[0].clone(),
-            extent: Extent::Fixed,
-            texts: None,
-        };
+        let port = |storage| Port::new("", storages[0].clone(), storage);
         let (inputs, outputs) = (vec![port(0)], vec![port(5)]);
         let (name, constants, quantized) = (String::new(), Vec::new(), HashSet::new());
         let model = TensorModel { name, inputs, outputs, storages, constants, quantized, steps };

@@ -72,7 +72,6 @@ fn along(first: &[usize], second: &[usize], stride: usize) -> Option<Vec<usize>>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::ports::Extent;
     use reef_op::tensor::{Array, Scalar, Spec};
 
     fn step(tables: Vec<Vec<usize>>, dims: &[usize], reads: usize) -> TensorStep {
@@ -86,8 +85,7 @@ mod tests {
     }
 
     fn output(step: &TensorStep) -> Port {
-        let (name, spec) = (String::new(), step.op.output.clone());
-        Port { name, spec, storage: step.writes, extent: Extent::Fixed, texts: None }
+        Port::new("", step.op.output.clone(), step.writes)
     }
 
     fn run(step: &TensorStep, from: &Array) -> Array {
