@@ -140,13 +140,11 @@ impl<'a, D: Operators> Maker<'a, D> {
     /// The launches that copy a storage.
     fn make(&self, at: usize, op: &Op) -> Result<Vec<Command<D>>> {
         let [channels, _] = op.constants();
+        let output = Storage { buffer: self.copied, offset: 0 };
         let operands = Operands {
-            input: self.network.memory.storage(at)?,
-            residual: None,
-            output: Storage { buffer: self.copied, offset: 0 },
             constants: self.constants.get(&channels),
             scratch: self.scratch.as_ref().map(|buffer| Storage { buffer, offset: 0 }),
-            rounded: Rounded::default(),
+            ..Operands::new(self.network.memory.storage(at)?, output)
         };
         let launches = self.device.operator(op, &operands)?;
         Ok(launches.into_iter().map(Command::Launch).collect())

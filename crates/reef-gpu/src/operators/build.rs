@@ -213,14 +213,8 @@ mod tests {
             for op in
                 of_tensors.chain(of_windows).chain([Op::Conv2d(Conv2d { groups: size, ..conv })])
             {
-                let operands = Operands {
-                    input: storage(),
-                    residual: None,
-                    output: storage(),
-                    constants: Some(&buffer),
-                    scratch: None,
-                    rounded: Rounded::default(),
-                };
+                let operands =
+                    Operands { constants: Some(&buffer), ..Operands::new(storage(), storage()) };
                 let made = gpu.operator(&op, &operands);
                 assert!(matches!(made, Err(Error::Invalid(_))), "{op:?}: {made:?}");
                 assert!(matches!(gpu.pack(&op, &[], &[]), Err(Error::Invalid(_))), "{op:?}");
@@ -239,14 +233,8 @@ mod tests {
         let input = Tensor::new(Layout::Native, [1, 8, 6, 6]);
         let function = Function::Clamp(Bounds::RELU6);
         let op = Op::Activate(Activate { input, output: input, function });
-        let operands = Operands {
-            input: Storage { buffer: &memory, offset: 0 },
-            residual: None,
-            output,
-            constants: None,
-            scratch,
-            rounded: Rounded::default(),
-        };
+        let input = Storage { buffer: &memory, offset: 0 };
+        let operands = Operands { scratch, ..Operands::new(input, output) };
         gpu.operator(&op, &operands).map(drop)
     }
 
@@ -287,12 +275,9 @@ mod tests {
             let scratch = gpu.alloc(gpu.scratch(&op, Rounded::default()).bytes.max(64)).unwrap();
             let storage = |buffer| Storage { buffer, offset: 0 };
             let operands = Operands {
-                input: storage(&input),
-                residual: None,
-                output: storage(&output),
                 constants: Some(&constants),
                 scratch: Some(storage(&scratch)),
-                rounded: Rounded::default(),
+                ..Operands::new(storage(&input), storage(&output))
             };
             gpu.operator(&op, &operands).unwrap().len()
         };

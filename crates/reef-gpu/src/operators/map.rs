@@ -104,7 +104,6 @@ mod tests {
     use crate::hal::options::Options;
     use crate::operators::pack;
     use reef_core::Device;
-    use reef_op::rounding::Rounded;
     use reef_op::{Layout, Op, Operands, Operators, Storage, Tensor};
 
     /// The kernel finds a warp's output from the number of its thread: beyond 2³² threads two warps
@@ -119,14 +118,8 @@ mod tests {
             let [_, bytes] = pack::layout(&op, Element::F32).unwrap();
             let [constants, memory] = [bytes, 4 * outputs].map(|bytes| gpu.alloc(bytes).unwrap());
             let storage = || Storage { buffer: &memory, offset: 0 };
-            let operands = Operands {
-                input: storage(),
-                residual: None,
-                output: storage(),
-                constants: Some(&constants),
-                scratch: None,
-                rounded: Rounded::default(),
-            };
+            let operands =
+                Operands { constants: Some(&constants), ..Operands::new(storage(), storage()) };
             gpu.operator(&op, &operands).err()
         };
         assert_eq!(refusal(MAX_OUTPUTS), None);

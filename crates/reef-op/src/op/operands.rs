@@ -53,6 +53,14 @@ pub struct Operands<'a, D: Device> {
     pub rounded: Rounded,
 }
 
+impl<'a, D: Device> Operands<'a, D> {
+    /// Operands of an op without others, of which nothing is rounded.
+    pub fn new(input: Storage<'a, D>, output: Storage<'a, D>) -> Self {
+        let rounded = Rounded::default();
+        Self { input, residual: None, output, constants: None, scratch: None, rounded }
+    }
+}
+
 /// A matrix of singles among the inputs of a [`TensorOp`](crate::tensor::TensorOp), all of whose
 /// outputs are sums of products with it. Operations with an equal `PackedInput` share the packed
 /// form, whatever their other sizes are.

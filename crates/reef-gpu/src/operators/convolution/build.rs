@@ -188,12 +188,10 @@ mod tests {
         let memory = gpu.alloc(32 << 20).unwrap();
         let storage = || Storage { buffer: &memory, offset: 0 };
         let operands = Operands {
-            input: storage(),
-            residual: None,
-            output: storage(),
             constants: Some(constants),
             scratch: Some(storage()),
             rounded,
+            ..Operands::new(storage(), storage())
         };
         gpu.operator(op, &operands).unwrap()
     }
@@ -274,12 +272,9 @@ mod tests {
         let memory = gpu.alloc(4 * input.storage_elements().max(1 << 20)).unwrap();
         let storage = || Storage { buffer: &memory, offset: 0 };
         let operands = Operands {
-            input: storage(),
-            residual: None,
-            output: storage(),
             constants: Some(&constants),
             scratch: Some(storage()),
-            rounded: Rounded::default(),
+            ..Operands::new(storage(), storage())
         };
         gpu.operator(&op, &operands).err()
     }

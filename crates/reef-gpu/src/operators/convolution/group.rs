@@ -262,13 +262,11 @@ mod tests {
         let constants: Vec<_> = ops.iter().map(|op| gpu.alloc(bytes(op)).unwrap()).collect();
         let memory = gpu.alloc(8 * APART).unwrap();
         let scratch = gpu.alloc(32 << 20).unwrap();
+        let at = |offset: usize| Storage { buffer: &memory, offset };
         let operands = |output: usize, constants| Operands {
-            input: Storage { buffer: &memory, offset: 0 },
-            residual: None,
-            output: Storage { buffer: &memory, offset: output },
             constants: Some(constants),
             scratch: Some(Storage { buffer: &scratch, offset: 0 }),
-            rounded: Rounded::default(),
+            ..Operands::new(at(0), at(output))
         };
         let each = ops.iter().zip(outputs).zip(&constants);
         let group: Vec<(&Op, Operands<'_, Gpu<Fake>>)> =

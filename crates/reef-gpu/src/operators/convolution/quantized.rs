@@ -126,7 +126,6 @@ mod tests {
     use crate::hal::options::{Options, Precision};
     use crate::operators::pack;
     use reef_core::{Device, Launch};
-    use reef_op::rounding::Rounded;
     use reef_op::{Bounds, Linear, Operands, Operators, Pool2d, PoolKind, Storage, Window};
 
     fn gpu(precision: Precision) -> Gpu<Fake> {
@@ -153,12 +152,10 @@ mod tests {
         let memory = gpu.alloc(32 << 20)?;
         let storage = || Storage { buffer: &memory, offset: 0 };
         let operands = Operands {
-            input: storage(),
             residual: op.second().map(|_| storage()),
-            output: storage(),
             constants: Some(&constants),
             scratch: Some(storage()),
-            rounded: Rounded::default(),
+            ..Operands::new(storage(), storage())
         };
         gpu.operator(op, &operands)
     }

@@ -66,12 +66,9 @@ pub(in crate::operators::tensor) fn build<V: Vendor>(
         return Err(Error::invalid("output", "cannot overlap what is read"));
     }
     let operands = Operands {
-        input: same(images),
-        residual: None,
-        output: same(&operands.output),
         constants: Some(constants.buffer),
         scratch: operands.scratch.as_ref().map(same),
-        rounded: Rounded::default(),
+        ..Operands::new(same(images), same(&operands.output))
     };
     gpu.operator(&Op::Conv2d(conv), &operands)
 }
