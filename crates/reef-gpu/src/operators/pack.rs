@@ -146,15 +146,9 @@ mod tests {
     #[test]
     fn channels_of_a_tap_lie_side_by_side() {
         let tensor = |layout, channels| Tensor::new(layout, [1, channels, 1, 2]);
-        let op = Op::Conv2d(Conv2d {
-            input: tensor(Layout::Nchw, 3),
-            output: tensor(Layout::Native, 2),
-            window: Window { size: [1, 3], stride: [1, 1], padding: [0, 1] },
-            groups: 1,
-            residual: false,
-            relu: false,
-            function: None,
-        });
+        let (input, output) = (tensor(Layout::Nchw, 3), tensor(Layout::Native, 2));
+        let window = Window { size: [1, 3], stride: [1, 1], padding: [0, 1] };
+        let op = Op::Conv2d(Conv2d::new(input, output, window));
         let weights: Vec<f32> = (1_u8..=18).map(f32::from).collect();
         let packed = pack(&op, Element::F32, &weights, &[0.5, 0.25]).unwrap();
         assert_eq!(packed.len(), 2 * SLAB + 16);

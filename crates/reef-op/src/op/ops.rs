@@ -30,6 +30,12 @@ pub struct Conv2d {
 }
 
 impl Conv2d {
+    /// A convolution of all channels alone.
+    pub fn new(input: Tensor, output: Tensor, window: Window) -> Self {
+        let (groups, residual, relu, function) = (1, false, false, None);
+        Self { input, output, window, groups, residual, relu, function }
+    }
+
     /// Returns the convolution of images that an operation of tensors is, but for its zero points:
     /// those are in the [bias](Eight::moved_bias). `None` if a scale is not a positive normal
     /// number.
@@ -38,15 +44,10 @@ impl Conv2d {
         let [outputs, down, right] = eight.over;
         let numbers =
             |side: usize| Quantized::new(Format::Int8, eight.scales[side]).map(Layout::Quantized);
-        Some(Self {
-            input: Tensor::new(numbers(0)?, [batch, channels, height, width]),
-            output: Tensor::new(numbers(1)?, [batch, outputs, down, right]),
-            window: Window { size: eight.size, stride: eight.stride, padding: eight.padding },
-            groups: 1,
-            residual: false,
-            relu: eight.relu,
-            function: None,
-        })
+        let input = Tensor::new(numbers(0)?, [batch, channels, height, width]);
+        let output = Tensor::new(numbers(1)?, [batch, outputs, down, right]);
+        let window = Window { size: eight.size, stride: eight.stride, padding: eight.padding };
+        Some(Self { relu: eight.relu, ..Self::new(input, output, window) })
     }
 
     fn check_groups(&self) -> Result<()> {
@@ -342,9 +343,7 @@ mod tests {
                     prop_assert_eq!(counts[i], padded.saturating_sub(w.size[i]) / w.stride[i] + 1);
                 }
             }
-            let op = Op::Conv2d(Conv2d {
-                input: t, output: t, window: w, groups, residual: false, relu: false, function: None,
-            });
+            let op = Op::Conv2d(Conv2d { groups, ..Conv2d::new(t, t, w) });
             if op.check().is_ok() {
                 let [weights, bias] = op.constants();
                 let want = exact([channels, channels / groups, w.size[0], w.size[1]]);

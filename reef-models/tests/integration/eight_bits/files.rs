@@ -75,15 +75,11 @@ impl Layer {
         });
         let bias: Vec<f32> = bias.collect();
         let numbers = |scale| Layout::Quantized(Quantized::new(Format::Int8, scale).unwrap());
-        let op = Op::Conv2d(Conv2d {
-            input: Tensor::new(numbers(scale_x), [1, channels, rows, columns]),
-            output: Tensor::new(numbers(scale_y), [1, bias.len(), height, width]),
-            window: Window { size: [window; 2], stride: [1; 2], padding: [0; 2] },
-            groups: 1,
-            residual: false,
-            relu: false,
-            function: None,
-        });
+        let op = Op::Conv2d(Conv2d::new(
+            Tensor::new(numbers(scale_x), [1, channels, rows, columns]),
+            Tensor::new(numbers(scale_y), [1, bias.len(), height, width]),
+            Window { size: [window; 2], stride: [1; 2], padding: [0; 2] },
+        ));
         let mut output = vec![0.0; self.output.len()];
         let inputs = Inputs { input: &input, residual: None, weights: &weights, bias: &bias };
         apply(&op, inputs, &mut output);

@@ -15,9 +15,7 @@ pub(super) fn window(size: [usize; 2], stride: [usize; 2], padding: [usize; 2]) 
 /// A convolution with an output as large as it must be.
 pub(super) fn conv(input: Tensor, channels: usize, window: Window) -> Conv2d {
     let [height, width] = window.over([input.height, input.width]);
-    let output = native([input.batch, channels, height, width]);
-    let (residual, relu, function) = (false, false, None);
-    Conv2d { input, output, window, groups: 1, residual, relu, function }
+    Conv2d::new(input, native([input.batch, channels, height, width]), window)
 }
 
 pub(super) fn pool(kind: PoolKind, input: Tensor, window: Window) -> Pool2d {

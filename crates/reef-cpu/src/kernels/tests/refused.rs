@@ -136,15 +136,7 @@ fn sizes_whose_products_wrap_are_invalid() {
         let window = window([any(), any()], [any(), any()], [any() - 1, any() - 1]);
         let groups = any();
         for op in [
-            Op::Conv2d(Conv2d {
-                input,
-                output,
-                window,
-                groups,
-                residual: false,
-                relu: false,
-                function: None,
-            }),
+            Op::Conv2d(Conv2d { groups, ..Conv2d::new(input, output, window) }),
             Op::Pool2d(Pool2d { kind: PoolKind::Max, input, output, window }),
             Op::ScaleShift(ScaleShift { input, output: input, relu: false }),
             Op::Linear(Linear { input, output, relu: false, function: None }),

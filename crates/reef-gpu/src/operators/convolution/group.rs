@@ -225,8 +225,7 @@ mod tests {
     /// A convolution by a square window that keeps rows and columns.
     fn conv(size: usize, input: Tensor, output: Tensor) -> Conv2d {
         let window = Window { size: [size; 2], stride: [1; 2], padding: [size / 2; 2] };
-        let (groups, residual, relu, function) = (1, false, true, None);
-        Conv2d { input, output, window, groups, residual, relu, function }
+        Conv2d { relu: true, ..Conv2d::new(input, output, window) }
     }
 
     /// Offsets of this many outputs, behind the input.

@@ -187,8 +187,7 @@ mod tests {
         let tensor = |channels| Tensor::new(Layout::Native, [1, channels, 6, 6]);
         let window = Window { size: [3, 3], stride: [1, 1], padding: [1, 1] };
         let (input, output) = (tensor(channels), tensor(8));
-        let (groups, residual, relu, function) = (1, false, true, None);
-        let conv = Conv2d { input, output, window, groups, residual, relu, function };
+        let conv = Conv2d { relu: true, ..Conv2d::new(input, output, window) };
         let gemm = ImplicitGemm::new(&conv, Element::Tf32).unwrap();
         let plan = Plan { tile: WARPS[0], splits: 1 };
         let bench = Bench::new(&gpu, &conv, rounded).unwrap();

@@ -72,15 +72,7 @@ impl Layer {
             return None;
         }
         let window = Window { size: [1, 1], stride: [1, 1], padding: [0, 0] };
-        let conv = Conv2d {
-            input,
-            output,
-            window,
-            groups: 1,
-            residual: false,
-            relu: false,
-            function: None,
-        };
+        let conv = Conv2d::new(input, output, window);
         let packed = PackedInput {
             input: matrix,
             elements: op.inputs[matrix].elements(),

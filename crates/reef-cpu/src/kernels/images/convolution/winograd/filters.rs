@@ -100,8 +100,7 @@ mod tests {
     fn op([batch, height, width]: [usize; 3], [inputs, outputs]: [usize; 2]) -> Conv2d {
         let tensor = |channels| Tensor::new(Layout::Native, [batch, channels, height, width]);
         let window = Window { size: [3, 3], stride: [1, 1], padding: [1, 1] };
-        let (input, output) = (tensor(inputs), tensor(outputs));
-        Conv2d { input, output, window, groups: 1, relu: false, residual: false, function: None }
+        Conv2d::new(tensor(inputs), tensor(outputs), window)
     }
 
     #[test]
