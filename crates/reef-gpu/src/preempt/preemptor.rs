@@ -257,7 +257,8 @@ mod tests {
             let gpu = Gpu::new(fake, Options::default()).unwrap();
             gpu.preemptor(PreemptLevel::All).unwrap().needs_room()
         };
-        assert_eq!([Fake::default(), Fake::writing_by_kernels()].map(needs), [false, true]);
+        let by_kernels = Fake::with(|facts| facts.writes_without_kernels = false);
+        assert_eq!([Fake::default(), by_kernels].map(needs), [false, true]);
     }
 
     #[test]

@@ -90,47 +90,34 @@ impl fmt::Debug for Fake {
 }
 
 impl Fake {
+    /// One whose facts are changed so.
+    pub(crate) fn with(change: impl FnOnce(&mut Facts)) -> Self {
+        let mut fake = Self::default();
+        change(&mut fake.facts);
+        fake
+    }
+
     /// One that takes several launches at once.
     pub(crate) fn with_graphs() -> Self {
-        let mut fake = Self::default();
-        fake.facts.graphs = true;
-        fake
+        Self::with(|facts| facts.graphs = true)
     }
 
     /// One that takes several launches at once, which may start early.
     pub(crate) fn starting_early() -> Self {
-        let mut fake = Self::with_graphs();
-        fake.facts.starts_early = true;
-        fake
+        Self::with(|facts| (facts.graphs, facts.starts_early) = (true, true))
     }
 
     /// One that takes several launches at once, on a part of its units.
     pub(crate) fn with_parts() -> Self {
-        let mut fake = Self::with_graphs();
-        fake.facts.parts = true;
-        fake
-    }
-
-    /// One that pads with a block for each free unit.
-    pub(crate) fn padding_one_per_unit() -> Self {
-        let mut fake = Self::default();
-        fake.facts.padding_per_unit = 1;
-        fake
-    }
-
-    /// One whose streams set words by kernels.
-    pub(crate) fn writing_by_kernels() -> Self {
-        let mut fake = Self::default();
-        fake.facts.writes_without_kernels = false;
-        fake
+        Self::with(|facts| (facts.graphs, facts.parts) = (true, true))
     }
 
     /// One with tensor cores and this number of units.
     pub(crate) fn with_tensor_cores(units: u32) -> Self {
-        let mut fake = Self::default();
-        (fake.facts.tensor_cores, fake.facts.units) = (true, units);
-        fake.facts.shared_per_block = 227 << 10;
-        fake
+        Self::with(|facts| {
+            (facts.tensor_cores, facts.units) = (true, units);
+            facts.shared_per_block = 227 << 10;
+        })
     }
 
     /// One with those and warpgroups, whose driver takes code of theirs or refuses it.

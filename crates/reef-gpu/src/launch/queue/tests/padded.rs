@@ -107,7 +107,8 @@ fn padding_takes_no_more_places_than_are_free() {
 /// The device may put a second block of a unit next to real-time ones.
 #[test]
 fn padding_takes_no_more_places_of_a_unit_than_it_may() {
-    let mut bench = Bench::on(Fake::padding_one_per_unit(), 20, Options::default());
+    let one_per_unit = Fake::with(|facts| facts.padding_per_unit = 1);
+    let mut bench = Bench::on(one_per_unit, 20, Options::default());
     let padding = Padding { be_per_unit: 2, be_blocks: 12, ..PADDING };
     bench.pad(&padding);
     assert_eq!(bench.launches(), (vec![3], 1));
