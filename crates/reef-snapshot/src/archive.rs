@@ -5,7 +5,6 @@ use crate::error::{Error, Result};
 use crate::format::file::{Snapshot, Unfinished};
 use crate::format::layout::CHUNK;
 use crate::format::manifest::{DeviceFacts, Manifest, QueueState};
-use crate::format::reader::Fault;
 use crate::format::writer::ChunkWriter;
 use std::path::Path;
 
@@ -130,31 +129,14 @@ impl Archive {
         &mut self,
         index: usize,
         name: &str,
-        mut each: impl FnMut(usize, &[u8]) -> Result<()>,
+        each: impl FnMut(usize, &[u8]) -> Result<()>,
     ) -> Result<()> {
         let region = self.0.manifest().memory.get(index).cloned();
         let region = region.filter(|region| region.name == name).ok_or_else(|| Error::Damaged {
             file: ARCHIVE_FILE.into(),
             why: format!("region {index}: must be {name:?}"),
         })?;
-        let read =
-            self.0.reader.region(&region, |at, bytes| each(at, bytes).map_err(Failure::Caller));
-        read.map_err(|failure| match failure {
-            Failure::File(fault) => self.0.refusal(fault),
-            Failure::Caller(error) => error,
-        })
-    }
-}
-
-/// End of reading before that of the region.
-enum Failure {
-    File(Fault),
-    Caller(Error),
-}
-
-impl From<Fault> for Failure {
-    fn from(fault: Fault) -> Self {
-        Self::File(fault)
+        self.0.reader.region(&region, |fault| self.0.refusal(fault), each)
     }
 }
 

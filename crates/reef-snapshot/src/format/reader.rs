@@ -4,6 +4,7 @@ use super::layout::{CHUNK, END, HEADER, MAGIC, MAX_MANIFEST, TRAILER, VERSION};
 use super::manifest::{Manifest, RegionState};
 use super::writer::MAX_THREADS;
 use crate::digest::Digest;
+use crate::error::Error;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -126,17 +127,19 @@ impl<R: Source> Reader<R> {
         Ok(())
     }
 
-    /// Gives the contents of a region to `write`, with the first byte of each part.
-    pub(crate) fn region<E: From<Fault>>(
+    /// Gives the contents of a region to `write`, with the first byte of each part. A fault of the
+    /// file becomes its `refusal`.
+    pub(crate) fn region(
         &self,
         region: &RegionState,
-        mut write: impl FnMut(usize, &[u8]) -> std::result::Result<(), E>,
-    ) -> std::result::Result<(), E> {
+        refusal: impl Fn(Fault) -> Error,
+        mut write: impl FnMut(usize, &[u8]) -> std::result::Result<(), Error>,
+    ) -> std::result::Result<(), Error> {
         let (mut offset, mut buffer) = (0, Vec::new());
         for index in &region.chunks {
             let length = CHUNK.min(region.bytes as usize - offset);
             match index {
-                Some(index) => self.chunk(*index as usize, &mut buffer)?,
+                Some(index) => self.chunk(*index as usize, &mut buffer).map_err(&refusal)?,
                 None => {
                     buffer.clear();
                     buffer.resize(length, 0);

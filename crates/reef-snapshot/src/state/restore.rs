@@ -7,18 +7,6 @@ use crate::format::manifest::{MAX_LEFT, Manifest, RegionState};
 use crate::format::reader::Fault;
 use reef_core::{Command, Device, Parked, Seq};
 
-/// A fault of the file, or an error of the device.
-enum Failure {
-    File(Fault),
-    Device(reef_core::Error),
-}
-
-impl From<Fault> for Failure {
-    fn from(fault: Fault) -> Self {
-        Self::File(fault)
-    }
-}
-
 impl Snapshot {
     /// Writes the memory of `work` as it was, and returns the queue to continue with:
     /// [`enable_parked`](reef_core::VirtualQueue::enable_parked). Nothing may run on that memory.
@@ -36,12 +24,9 @@ impl Snapshot {
         check_left(&manifest, work).map_err(|fault| self.refusal(fault))?;
         let is_whole = !manifest.queue.position().is_between();
         for (state, region) in regions(&manifest, work, is_whole)? {
-            let written = self.reader.region(state, |offset, bytes| {
-                work.device.write(region, offset, bytes).map_err(Failure::Device)
-            });
-            written.map_err(|failure| match failure {
-                Failure::File(fault) => self.refusal(fault),
-                Failure::Device(error) => error.into(),
+            let refusal = |fault| self.refusal(fault);
+            self.reader.region(state, refusal, |offset, bytes| {
+                Ok(work.device.write(region, offset, bytes)?)
             })?;
         }
         parked(&manifest, work)
