@@ -3,6 +3,7 @@
 import ctypes
 import os
 import shutil
+import socket
 import subprocess
 import tempfile
 import threading
@@ -11,6 +12,13 @@ from pathlib import Path
 
 COMMAND = shutil.which("reef")
 SETTINGS = ["rights.owner={ rt = true, control = true }", "guests.hold_ms=1000"]
+
+
+def port():
+    """A free one."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
 
 
 class Daemon:

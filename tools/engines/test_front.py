@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import sys
 import unittest
 import urllib.error
@@ -25,12 +24,6 @@ except ImportError:
 MODEL = "resnet18"
 
 
-def port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
-
-
 @unittest.skipIf(serve is None, "Ray Serve is not installed")
 class Front(unittest.TestCase):
     def setUp(self):
@@ -47,7 +40,7 @@ class Front(unittest.TestCase):
             cluster.add_node(num_cpus=2, include_dashboard=False)
         ray.init(address=cluster.address, logging_level="warning")
         self.addCleanup(ray.shutdown)
-        at = port()
+        at = program.port()
         serve.start(proxy_location="HeadOnly", http_options={"host": "127.0.0.1", "port": at})
         self.addCleanup(serve.shutdown)
         serve.run(front.app({"nodes": 2}))

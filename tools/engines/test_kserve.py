@@ -1,6 +1,5 @@
 """KServe: its own clients against the daemon as it is, and its own readers of the manifests in deploy/kserve."""
 
-import socket
 import subprocess
 import tempfile
 import time
@@ -21,16 +20,10 @@ SERVICE = RUNTIME.with_name("inference-service.yaml")
 MODEL = "resnet18"
 
 
-def port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
-
-
 @unittest.skipIf(kserve is None, "kserve is not installed")
 class Clients(unittest.IsolatedAsyncioTestCase):
     def setUp(self):
-        self.http, self.grpc = (f"127.0.0.1:{port()}" for _ in range(2))
+        self.http, self.grpc = (f"127.0.0.1:{program.port()}" for _ in range(2))
         # The arguments of the runtime, but for the device, the models and the addresses.
         runtime = yaml.safe_load(RUNTIME.read_text())
         arguments = runtime["spec"]["containers"][0]["args"]

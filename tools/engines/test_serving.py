@@ -4,7 +4,6 @@ import importlib.util
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import unittest
@@ -16,15 +15,9 @@ import program
 HERE = Path(__file__).parent
 
 
-def port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
-
-
 class Serving(unittest.TestCase):
     def answer(self, *prefix):
-        at = port()
+        at = program.port()
         child = subprocess.Popen(
             [*prefix, sys.executable, str(HERE / "serve.py"), str(at)], stdout=subprocess.PIPE, text=True
         )

@@ -2,7 +2,6 @@
 
 import importlib.util
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -35,12 +34,6 @@ def module(name):
 
     is_old = torch.__version__.startswith("1.") and sys.version_info >= (3, 11)
     return [sys.executable, *(["-c", OLD] if is_old else ["-m"]), name]
-
-
-def port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 @unittest.skipIf(importlib.util.find_spec("torch") is None, "PyTorch is not installed")
@@ -116,7 +109,7 @@ class Ranks(unittest.TestCase):
     def test_ranks_of_torchrun_are_held_together(self):
         self.ranks_are_held_together(
             *[*module("torch.distributed.run"), "--nproc_per_node", "2"],
-            *["--master_port", str(port())],
+            *["--master_port", str(program.port())],
         )
 
     @unittest.skipIf(importlib.util.find_spec("accelerate") is None, "accelerate is not installed")
@@ -124,7 +117,7 @@ class Ranks(unittest.TestCase):
         self.ranks_are_held_together(
             *[*module("accelerate.commands.launch"), "--multi_gpu", "--num_processes", "2"],
             *["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"],
-            *["--main_process_port", str(port())],
+            *["--main_process_port", str(program.port())],
         )
 
 
