@@ -61,7 +61,7 @@ const STEPS: usize = 1 << 22;
 /// If a step, or what is given, is of a storage that the graph does not have.
 pub fn plan(graph: &ScheduleGraph) -> ArenaPlan {
     let bytes: Vec<usize> = graph.storages.iter().map(Storage::bytes).collect();
-    place(&bytes, lives(graph))
+    place(&bytes, lives_at(graph, |step| step))
 }
 
 /// Places all activations of `graph`, whose steps run in the order of these groups: see
@@ -101,21 +101,13 @@ pub(crate) fn place(bytes: &[usize], lives: Vec<Option<RangeInclusive<usize>>>) 
 /// If a step, or what is given, is of a storage that the graph does not have.
 pub fn private_bytes(graph: &ScheduleGraph) -> usize {
     let bytes: Vec<usize> = graph.storages.iter().map(Storage::bytes).collect();
-    tenants(&bytes, lives(graph)).iter().map(|tenant| tenant.bytes).sum()
+    tenants(&bytes, lives_at(graph, |step| step)).iter().map(|tenant| tenant.bytes).sum()
 }
 
-/// The steps at which each storage holds something; `None` if it has its own memory.
+/// The times at which each storage holds something, as each step runs at its time; `None` if it
+/// has its own memory.
 ///
 /// Given storages and `output` do, and one that no step touches needs none.
-///
-/// # Panics
-///
-/// If a step, or what is given, is of a storage that the graph does not have.
-pub fn lives(graph: &ScheduleGraph) -> Vec<Option<RangeInclusive<usize>>> {
-    lives_at(graph, |step| step)
-}
-
-/// As [`lives`], where each step runs at its time.
 fn lives_at(
     graph: &ScheduleGraph,
     time: impl Fn(usize) -> usize,
