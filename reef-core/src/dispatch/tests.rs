@@ -29,6 +29,12 @@ fn dispatcher(device: &Fake) -> Dispatcher<Fake> {
     Dispatcher::start(device, Reef::default()).expect("a dispatcher")
 }
 
+fn started() -> (Fake, Dispatcher<Fake>) {
+    let device = Fake::default();
+    let dispatcher = dispatcher(&device);
+    (device, dispatcher)
+}
+
 fn script(device: &Fake) -> &Script {
     &device.0
 }
@@ -120,8 +126,7 @@ fn stop_precedes_or_follows_a_launch_by_their_kinds() {
 
 #[test]
 fn transient_refusal_to_evict_is_retried() {
-    let device = Fake::default();
-    let dispatcher = dispatcher(&device);
+    let (device, dispatcher) = started();
     let _be = busy_client(&dispatcher, &device);
     let _at_last = AtLast(device.clone());
     script(&device).evict_fails.store(1, Ordering::SeqCst);
@@ -138,8 +143,7 @@ fn transient_refusal_to_evict_is_retried() {
 
 #[test]
 fn transient_refusal_to_reset_is_retried() {
-    let device = Fake::default();
-    let dispatcher = dispatcher(&device);
+    let (device, dispatcher) = started();
     let _be = busy_client(&dispatcher, &device);
     let _at_last = AtLast(device.clone());
     script(&device).reset_fails.store(1, Ordering::SeqCst);
@@ -155,8 +159,7 @@ fn transient_refusal_to_reset_is_retried() {
 
 #[test]
 fn transient_refusal_to_reactivate_only_delays() {
-    let device = Fake::default();
-    let dispatcher = dispatcher(&device);
+    let (device, dispatcher) = started();
     let be = busy_client(&dispatcher, &device);
     let _at_last = AtLast(device.clone());
     // Once: a second refusal would be of a lost device if a thread had no processor in between.
@@ -171,8 +174,7 @@ fn transient_refusal_to_reactivate_only_delays() {
 
 #[test]
 fn panic_of_the_device_fails_only_its_task() {
-    let device = Fake::default();
-    let dispatcher = dispatcher(&device);
+    let (device, dispatcher) = started();
     script(&device).rt_launch_panics.store(1, Ordering::SeqCst);
     let mut rt = dispatcher.real_time().expect("a client");
     let ticket = wait(rt.submit(&one_kernel()).expect("room"));
@@ -184,8 +186,7 @@ fn panic_of_the_device_fails_only_its_task() {
 /// The old queue stays, and what the device has of it may still write memory.
 #[test]
 fn task_of_a_queue_that_cannot_be_replaced_is_lost() {
-    let device = Fake::default();
-    let dispatcher = dispatcher(&device);
+    let (device, dispatcher) = started();
     script(&device).rt_launch_panics.store(1, Ordering::SeqCst);
     script(&device).open_fails.store(1, Ordering::SeqCst);
     let mut rt = dispatcher.real_time().expect("a client");
@@ -198,8 +199,7 @@ fn task_of_a_queue_that_cannot_be_replaced_is_lost() {
 
 #[test]
 fn real_time_work_starts_during_a_blocked_best_effort_launch() {
-    let device = Fake::default();
-    let dispatcher = dispatcher(&device);
+    let (device, dispatcher) = started();
     script(&device).be_launch_blocks.store(true, Ordering::SeqCst);
     let mut be = dispatcher.best_effort(ClientConfig::default()).expect("a client");
     be.submit(&[kernel()]).expect("room");
@@ -240,8 +240,7 @@ fn end_kernels_until_one_is_padded(dispatcher: &Dispatcher<Fake>, device: &Fake)
 
 #[test]
 fn dropped_client_waits_for_its_blocks_used_as_padding() {
-    let device = Fake::default();
-    let dispatcher = dispatcher(&device);
+    let (device, dispatcher) = started();
     let be = busy_client_of(profiled(64), &dispatcher, &device);
     let _at_last = AtLast(device.clone());
     // Position 0 is an event. Kernels 1 and 2 run unpadded, as best-effort work is only being
@@ -263,8 +262,7 @@ fn dropped_client_waits_for_its_blocks_used_as_padding() {
 
 #[test]
 fn unlaunched_rest_of_a_task_can_be_cancelled() {
-    let device = Fake::default();
-    let dispatcher = dispatcher(&device);
+    let (device, dispatcher) = started();
     let _be = busy_client_of(profiled(64), &dispatcher, &device);
     let _at_last = AtLast(device.clone());
     script(&device).rt_hangs_at.store(1, Ordering::SeqCst);
@@ -283,8 +281,7 @@ fn unlaunched_rest_of_a_task_can_be_cancelled() {
 /// Schedulers let tasks age, and order them by their times.
 #[test]
 fn parked_commands_are_a_task_of_their_new_client() {
-    let device = Fake::default();
-    let dispatcher = dispatcher(&device);
+    let (device, dispatcher) = started();
     let be = busy_client(&dispatcher, &device);
     let parked = be.park().map_err(|(error, _)| error).expect("it stops");
     let before = dispatcher.dispatch.now();
@@ -298,8 +295,7 @@ fn parked_commands_are_a_task_of_their_new_client() {
 
 #[test]
 fn task_longer_than_the_queue_is_submitted() {
-    let device = Fake::default();
-    let dispatcher = dispatcher(&device);
+    let (_device, dispatcher) = started();
     let mut config = ClientConfig::default();
     (config.queue.capacity, config.queue.window) = (1, 1);
     let mut be = dispatcher.best_effort(config).expect("a client");
@@ -311,8 +307,7 @@ fn task_longer_than_the_queue_is_submitted() {
 
 #[test]
 fn dropped_dispatcher_finishes_running_and_cancels_waiting() {
-    let device = Fake::default();
-    let dispatcher = dispatcher(&device);
+    let (device, dispatcher) = started();
     let _be = busy_client_of(profiled(64), &dispatcher, &device);
     let _at_last = AtLast(device.clone());
     script(&device).rt_hangs_at.store(1, Ordering::SeqCst);
@@ -348,8 +343,7 @@ impl Drop for PanicsWhenDropped {
 
 #[test]
 fn task_whose_drop_panics_in_a_pass_ends_no_other() {
-    let device = Fake::default();
-    let dispatcher = dispatcher(&device);
+    let (device, dispatcher) = started();
     let _at_last = AtLast(device.clone());
     script(&device).rt_hangs_at.store(1, Ordering::SeqCst);
     let owned = PanicsWhenDropped;
@@ -369,8 +363,7 @@ fn task_whose_drop_panics_in_a_pass_ends_no_other() {
 /// A device that wakes no thread is polled, whether or not a client waits.
 #[test]
 fn task_ends_without_a_waiting_client() {
-    let device = Fake::default();
-    let dispatcher = dispatcher(&device);
+    let (device, dispatcher) = started();
     let _at_last = AtLast(device.clone());
     script(&device).rt_hangs_at.store(1, Ordering::SeqCst);
     let ticket = dispatcher.real_time().expect("a client").submit(&one_kernel()).expect("room");
@@ -580,8 +573,7 @@ fn capped_queue_is_stopped_again_to_measure_its_blocks() {
 /// The device ends a silent queue by itself, as with a timeout of its own.
 #[test]
 fn queue_that_abandons_itself_counts_as_abandoned() {
-    let device = Fake::default();
-    let dispatcher = dispatcher(&device);
+    let (device, dispatcher) = started();
     script(&device).be_hangs.store(true, Ordering::SeqCst);
     let mut silent = dispatcher.best_effort(ClientConfig::default()).expect("a client");
     let _at_last = AtLast(device.clone());
@@ -606,8 +598,7 @@ fn best_effort_work_resumes_next_to_a_hung_kernel() {
 /// The first client's kernel never ends; the other has work. Returns how often that ran before the
 /// first was abandoned, which has this time to stop.
 fn rounds_next_to_a_hung_kernel(limit: Duration) -> u64 {
-    let device = Fake::default();
-    let dispatcher = dispatcher(&device);
+    let (device, dispatcher) = started();
     script(&device).hung.store(2, Ordering::SeqCst); // the first queue is the real-time one
     let mut config = ClientConfig::default();
     config.queue = config.queue.drain_timeout(limit);
@@ -643,8 +634,7 @@ fn rounds_next_to_a_hung_kernel(limit: Duration) -> u64 {
 
 #[test]
 fn kernels_are_padded_with_blocks_of_drained_clients() {
-    let device = Fake::default();
-    let dispatcher = dispatcher(&device);
+    let (device, dispatcher) = started();
     script(&device).hung.store(2, Ordering::SeqCst);
     let mut stuck = dispatcher.best_effort(ClientConfig::default()).expect("a client");
     stuck.submit(&[kernel()]).expect("room");
@@ -664,8 +654,7 @@ fn kernels_are_padded_with_blocks_of_drained_clients() {
 /// A queue that runs its kernel from the first block on needs no checkpoint of it.
 #[test]
 fn real_time_kernels_run_unpadded_without_a_checkpoint() {
-    let device = Fake::default();
-    let dispatcher = dispatcher(&device);
+    let (device, dispatcher) = started();
     script(&device).checkpoint_fails.store(u32::MAX, Ordering::SeqCst);
     let _be = busy_client_of(profiled(64), &dispatcher, &device);
     let _at_last = AtLast(device.clone());
@@ -741,8 +730,7 @@ fn wakers_run_after_the_pass_launching_new_work() {
 
 #[test]
 fn task_is_prepared_once_before_its_first_pass() {
-    let device = Fake::default();
-    let dispatcher = dispatcher(&device);
+    let (device, dispatcher) = started();
     let prepared = || script(&device).prepared.load(Ordering::SeqCst);
     let mut rt = dispatcher.real_time().expect("a client");
     let (one, two) = (one_kernel(), task(vec![kernel(), kernel()]));
@@ -820,8 +808,7 @@ fn waker_that_panics_ends_no_thread_of_the_dispatcher() {
             panic!("on purpose");
         }
     }
-    let device = Fake::default();
-    let dispatcher = dispatcher(&device);
+    let (device, dispatcher) = started();
     let _at_last = AtLast(device.clone());
     let mut rt = dispatcher.real_time().expect("a client");
     for _ in 0..3 {
