@@ -202,18 +202,4 @@ mod tests {
         assert!(error("{", "").starts_with("a.json: "), "not JSON");
         assert!(error("\"samples\"", "\"more\"").starts_with("a.json: more: unknown field"));
     }
-
-    #[test]
-    fn missing_file_is_an_error_with_its_name() {
-        let said = Scales::load("/missing/scales.json").unwrap_err().to_string();
-        assert!(said.starts_with("/missing/scales.json: No such file"), "{said}");
-    }
-
-    #[test]
-    #[cfg(unix)]
-    fn endless_file_is_an_error() {
-        let said = Scales::load("/dev/null").unwrap_err().to_string();
-        let want = "/dev/null: must be a regular file, got a device";
-        assert_eq!(said, want, "and so is /dev/zero, which has no end");
-    }
 }
