@@ -131,13 +131,3 @@ impl<D: Operators> AnyDevice for Typed<D> {
         Ok(Dispatcher { device: id, inner: Box::new(running), shares })
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn auto_is_a_device_that_is_there() {
-        assert!(Device::open("auto").unwrap().info().units > 0);
-    }
-}
