@@ -366,8 +366,8 @@ fn gather(rng: &mut ChaCha8Rng) -> Case {
 
 fn scatter(rng: &mut ChaCha8Rng) -> Case {
     use ScatterKind::*;
-    let target = target(rng);
-    scattered(rng, target, &[Replace, Add, Multiply, Max, Min])
+    let (target, lens) = target(rng);
+    scattered(rng, target, lens, &[Replace, Add, Multiply, Max, Min])
 }
 
 /// More updates than a GPU's block applies before its first preemption point, which are 4,096.
@@ -378,14 +378,16 @@ fn many_updates(rng: &mut ChaCha8Rng) -> Case {
     let data = sizes.iter().product::<usize>() * inner;
     let target = Target::Tuples { batches: 1, shared: rng.random(), sizes, inner, tuples };
     let lens = [data, tuples * rank, tuples * inner];
-    scattered(rng, (target, lens), &[Replace, Add, Max, Min]) // products would be infinite or 0
+    scattered(rng, target, lens, &[Replace, Add, Max, Min]) // products would be infinite or 0
 }
 
 fn scattered(
     rng: &mut ChaCha8Rng,
-    (target, [data, indices, updates]): (Target, [usize; 3]),
+    target: Target,
+    lens: [usize; 3],
     kinds: &[ScatterKind],
 ) -> Case {
+    let [data, indices, updates] = lens;
     let (domain, elements) = pick(rng, &DOMAINS);
     let [of_data, of_updates] = [0, 1].map(|_| pick(rng, elements));
     let inputs = vec![

@@ -10,6 +10,7 @@
 
 mod bounds;
 pub(super) mod call;
+mod common;
 pub(super) mod few;
 pub(super) mod operators;
 pub(crate) mod options;
@@ -19,5 +20,4 @@ mod repeat;
 mod sequences;
 pub(super) mod stored;
 pub(super) mod texts;
-mod twins;
 pub(super) mod walk;

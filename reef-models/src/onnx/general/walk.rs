@@ -4,12 +4,12 @@ use super::bounds::after::of_results;
 use super::bounds::before::prepared;
 use super::bounds::points::{joined, of_sizes, operands_at};
 use super::call::{Around, Call, Marks, Outer, Points, attribute_of, int_of, resolved};
+use super::common::{CommonNodes, selects};
 use super::few::Few;
 use super::operators::lower;
 use super::options::TensorOptions;
 use super::stored::element;
 use super::texts::{MOVING, STRING, moved, numbers_or_places, texts_of};
-use super::twins::{Twins, selects};
 use crate::ir::recognise::reading::{Recognised, Refusal, recognise};
 use crate::memory::ledger::Ledger;
 use crate::model::texts::Texts;
@@ -59,7 +59,7 @@ pub(super) struct Scope<'a, 's> {
     pub(super) outer: Option<&'s Scope<'a, 's>>,
     /// Operands of a function that its node leaves out.
     pub(super) left_out: HashSet<&'a str>,
-    pub(super) twins: Twins<'a>,
+    pub(super) common: CommonNodes<'a>,
 }
 
 impl<'a> Scope<'a, '_> {
@@ -494,14 +494,14 @@ impl<'a, 'o> Walk<'a, 'o> {
     ) -> Result<(), Fault> {
         self.rows = if depth == 0 { self.rows_read(node, nodes, scope) } else { None };
         let rows = self.rows;
-        let twin = if self.selects { scope.twins.of(node, rows) } else { None };
-        let (results, bounds) = match twin {
-            Some(twin) => self.results_of_twin(node, twin, scope)?,
+        let earlier = if self.selects { scope.common.of(node, rows) } else { None };
+        let (results, bounds) = match earlier {
+            Some(earlier) => self.results_of_earlier(node, earlier, scope)?,
             None => self.node(node, scope, outer, depth)?,
         };
         let fault = |why| Fault::at_node(name_of(node), node.op, why);
-        if self.selects && twin.is_none() {
-            let kept = scope.twins.keep(node, rows, self.ledger);
+        if self.selects && earlier.is_none() {
+            let kept = scope.common.keep(node, rows, self.ledger);
             kept.map_err(|why| fault(why.into()))?;
         }
         let mut bounds = bounds.into_iter().chain(std::iter::repeat(None));
@@ -529,15 +529,15 @@ impl<'a, 'o> Walk<'a, 'o> {
     }
 
     /// Results that a node before this one has, with all that is known of them.
-    fn results_of_twin(
+    fn results_of_earlier(
         &mut self,
         node: &'a NodeFile<'a>,
-        twin: &'a NodeFile<'a>,
+        earlier: &'a NodeFile<'a>,
         scope: &Scope<'a, '_>,
     ) -> Result<(Vec<NodeResult>, Vec<Option<Bound>>), Fault> {
         let fault = |why| Fault::at_node(name_of(node), node.op, why);
         node.outputs.iter().for_each(|name| self.names.forget(name));
-        let pairs = twin.outputs.iter().copied().zip(node.outputs.iter().copied());
+        let pairs = earlier.outputs.iter().copied().zip(node.outputs.iter().copied());
         let facts = self.names.renamed(pairs);
         let result = |name: &&str| match scope.get(name) {
             None if name.is_empty() => {
@@ -545,7 +545,7 @@ impl<'a, 'o> Walk<'a, 'o> {
             }
             _ => self.result_named(name, scope),
         };
-        let results: Result<Vec<_>> = twin.outputs.iter().map(result).collect();
+        let results: Result<Vec<_>> = earlier.outputs.iter().map(result).collect();
         self.names.extend(facts);
         Ok((results.map_err(fault)?, Vec::new()))
     }

@@ -15,14 +15,14 @@ fn whole(name: &str, numbers: &[i64]) -> Vec<u8> {
 }
 
 /// Inputs of a body: its iteration, whether it goes on, and what it carries.
-fn carried([at, going, state]: [&str; 3]) -> Vec<u8> {
+fn state_inputs([at, going, state]: [&str; 3]) -> Vec<u8> {
     [open(11, at, 7, &[]), open(11, going, BOOL, &[]), open(11, state, FLOAT, &[])].concat()
 }
 
 /// A body that adds `x` to what it carries, and goes on while `still` does.
 fn adding(still: &str, more: &[Vec<u8>]) -> Vec<u8> {
     let parts = [
-        carried(["i", "going", "h"]),
+        state_inputs(["i", "going", "h"]),
         node("Add", &["h", "x"], "sum", &[]),
         node("ReduceMax", &["sum"], "most", &[int("keepdims", 0)]),
         node("Less", &["most", "bound"], "small", &[]),
@@ -154,7 +154,7 @@ fn loop_in_an_iteration_that_is_not_reached_may_go_on() {
     let inner = graph(
         "body",
         &[
-            carried(["j", "on", "g"]),
+            state_inputs(["j", "on", "g"]),
             node("Sub", &["g", "one"], "less", &[]),
             node("Less", &["h", "limit"], "early", &[]), // of the outer loop: false ends this one
             node("Identity", &["early"], "again", &[]),
@@ -165,7 +165,7 @@ fn loop_in_an_iteration_that_is_not_reached_may_go_on() {
     let body = graph(
         "body",
         &[
-            carried(["i", "going", "h"]),
+            state_inputs(["i", "going", "h"]),
             node_of("Loop", &["", "", "h"], &["down"], &[inner]),
             node("Sub", &["h", "x"], "sum", &[]),
             node("Greater", &["sum", "limit"], "large", &[]),
@@ -195,7 +195,7 @@ fn loop_in_a_body_that_never_runs_may_go_on() {
     let innermost = graph(
         "body",
         &[
-            carried(["k", "more", "q"]),
+            state_inputs(["k", "more", "q"]),
             node("Sub", &["q", "one"], "less", &[]),
             node("Greater", &["less", "limit"], "again", &[]),
             open(12, "again", BOOL, &[]),
@@ -205,7 +205,7 @@ fn loop_in_a_body_that_never_runs_may_go_on() {
     let middle = graph(
         "body",
         &[
-            carried(["j", "on", "s"]),
+            state_inputs(["j", "on", "s"]),
             node_of("Loop", &["", "", "s"], &["down"], &[innermost]),
             node("Identity", &["on"], "still", &[]),
             node("Neg", &["down"], "part", &[]),
@@ -217,7 +217,7 @@ fn loop_in_a_body_that_never_runs_may_go_on() {
     let body = graph(
         "body",
         &[
-            carried(["i", "going", "h"]),
+            state_inputs(["i", "going", "h"]),
             node("Sub", &["first", "i"], "count", &[]),
             node_of("Loop", &["count", "", "h"], &["g"], &[middle]),
             node("Mul", &["h", "h"], "square", &[]),
@@ -260,7 +260,7 @@ fn read_for(parts: &[Vec<u8>], dims: &[usize], x: &[f32]) -> Model {
 #[test]
 fn loop_whose_sizes_grow_until_data_end_it_wants_values() {
     let body = [
-        carried(["i", "going", "h"]),
+        state_inputs(["i", "going", "h"]),
         node("Concat", &["h", "x"], "more", &[int("axis", 0)]),
         node("ReduceSum", &["more"], "sum", &[int("keepdims", 0)]),
         node("Less", &["sum", "bound"], "small", &[]),
@@ -289,7 +289,7 @@ fn made_of_one(model: &Model, x: &[f32]) -> Result<Vec<f64>, Error> {
 #[test]
 fn iterations_that_data_never_reach_may_not_fit() {
     let body = [
-        carried(["i", "going", "h"]),
+        state_inputs(["i", "going", "h"]),
         node("Gather", &["table", "i"], "row", &[]),
         node("Add", &["h", "row"], "sum", &[]),
         node("Less", &["sum", "bound"], "small", &[]),
@@ -319,7 +319,7 @@ fn iterations_that_data_never_reach_may_not_fit() {
 #[test]
 fn results_that_data_never_reach_may_not_fit() {
     let body = [
-        carried(["i", "going", "h"]),
+        state_inputs(["i", "going", "h"]),
         node("Unsqueeze", &["i", "front"], "from", &[]),
         node("Add", &["from", "two"], "to", &[]),
         node("Slice", &["table", "from", "to"], "window", &[]),
@@ -406,7 +406,7 @@ fn scan_that_does_not_fit_is_refused() {
 /// A body that takes row `i` of `x`, which has no rows, so that it can't be read.
 fn of_each_row(part: Vec<u8>) -> Vec<u8> {
     let parts = [
-        carried(["i", "going", "h"]),
+        state_inputs(["i", "going", "h"]),
         node("Gather", &["x", "i"], "row", &[]),
         node("Add", &["h", "row"], "sum", &[]),
         node("Neg", &["row"], "part", &[]),
@@ -517,7 +517,7 @@ fn scan_of_operator_set_8_goes_through_a_batch() {
 
 /// A loop of three iterations that carries a sequence, and what is made of its last one.
 fn with_lists(first: Vec<u8>, body: &[Vec<u8>], last: Vec<u8>) -> Result<Vec<f64>, String> {
-    let ports = [carried(["i", "going", "s"]), node("Identity", &["going"], "same", &[])];
+    let ports = [state_inputs(["i", "going", "s"]), node("Identity", &["going"], "same", &[])];
     let parts = [
         whole("count", &[3]),
         whole("front", &[0]),

@@ -96,7 +96,7 @@ fn crash_that_leaves_a_program_behind_costs_one_request() {
     answers_again(&daemon, "echo");
 }
 
-/// More than a pipe holds: what waits for the log is no answer.
+/// More than a pipe holds, of which nothing may be taken for an answer.
 #[test]
 fn process_that_floods_the_log_answers() {
     let daemon = with_echo("process-floods", "", "");

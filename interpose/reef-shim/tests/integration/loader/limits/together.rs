@@ -24,7 +24,7 @@ struct Program {
 type Held = (usize, u32);
 
 /// Bytes that are held after a call that ended with this code: more if it succeeded.
-fn after(code: u32, more: usize, before: usize) -> Held {
+fn held_after(code: u32, more: usize, before: usize) -> Held {
     if code == 0 { (more, 0) } else { (before, code) }
 }
 
@@ -153,7 +153,7 @@ impl Program {
         let (mut node, mut result) = (0_usize, 0_u32);
         let (node, result) = (&raw mut node, &raw mut result);
         assert_eq!(call!(driver, cuGraphExecUpdate(exec, large.handle, node, result)), 0);
-        after(self.launch(exec, self.stream), 1200 * MIB, 64 * MIB)
+        held_after(self.launch(exec, self.stream), 1200 * MIB, 64 * MIB)
     }
 
     /// Graph with a child graph that gets larger memory nodes, by either call.
@@ -214,7 +214,7 @@ impl Program {
     fn fragments(&self) -> Held {
         let held = self.pieces().len() * MIB / 2;
         self.wait();
-        after(self.allocate(600 * MIB, self.stream).err().unwrap_or(0), held + 600 * MIB, held)
+        held_after(self.allocate(600 * MIB, self.stream).err().unwrap_or(0), held + 600 * MIB, held)
     }
 
     /// Allocations that fit those pieces, before and after the stream has reached the frees, and in
@@ -247,7 +247,7 @@ impl Program {
         assert_eq!(call!(driver, cuMemAllocFromPoolAsync(to, 8 * MIB, other, self.stream)), 0);
         assert_eq!(at, first, "no address was taken over");
         let held = 32 * MIB + self.fill();
-        after(self.allocate(16 * MIB, self.stream).err().unwrap_or(0), held + 32 * MIB, held)
+        held_after(self.allocate(16 * MIB, self.stream).err().unwrap_or(0), held + 32 * MIB, held)
     }
 
     /// Allocations that a pool has room for, from a driver that uses no free memory again.
@@ -322,7 +322,7 @@ impl Program {
         static WORD: AtomicU32 = AtomicU32::new(0);
         let at = self.allocate(700 * MIB, self.stream).unwrap();
         let stream = self.stream_after(&WORD, |first| self.free(at, first));
-        after(self.allocate(700 * MIB, stream).err().unwrap_or(0), 1400 * MIB, 700 * MIB)
+        held_after(self.allocate(700 * MIB, stream).err().unwrap_or(0), 1400 * MIB, 700 * MIB)
     }
 
     /// Launch in a stream with the handle of an ended one whose graph runs until later.
@@ -330,7 +330,7 @@ impl Program {
         static WORD: AtomicU32 = AtomicU32::new(0);
         let [one, two] = [0; 2].map(|_| self.graph(700 * MIB, true).0.instantiate());
         let stream = self.stream_after(&WORD, |first| assert_eq!(self.launch(one, first), 0));
-        after(self.while_held(&[], &WORD, || self.launch(two, stream)), 700 * MIB, 0)
+        held_after(self.while_held(&[], &WORD, || self.launch(two, stream)), 700 * MIB, 0)
     }
 
     /// Allocations whose frees are behind waits.
@@ -376,7 +376,7 @@ impl Program {
         self.hold(self.stream, &WORD);
         self.free(at, self.stream);
         let got = self.while_held(&[], &WORD, || self.allocate(700 * MIB, self.stream()));
-        after(got.err().unwrap_or(0), 700 * MIB, 0)
+        held_after(got.err().unwrap_or(0), 700 * MIB, 0)
     }
 
     /// Memory that is freed and allocated again and again, without a wait.
@@ -412,7 +412,7 @@ impl Program {
             all.iter().map(|exec| self.launch(*exec, self.stream)).find(|code| *code != 0);
         WORD.store(1, SeqCst);
         self.wait();
-        after(refused.unwrap_or(0), 700 * MIB, 0)
+        held_after(refused.unwrap_or(0), 700 * MIB, 0)
     }
 
     /// Graphs that run in two streams at once, which fit, and a third one, which waits until they
@@ -423,7 +423,7 @@ impl Program {
         let streams = [self.stream, self.stream(), self.stream()];
         let launch = |at: usize| self.launch(all[at], streams[at]);
         let run = || [0, 1, 2, 0, 1, 2].into_iter().map(launch).find(|code| *code != 0);
-        after(self.while_held(&streams[..2], &WORD, run).unwrap_or(0), 800 * MIB, 0)
+        held_after(self.while_held(&streams[..2], &WORD, run).unwrap_or(0), 800 * MIB, 0)
     }
 
     /// A graph whose room is that of a free, of a graph in a stream that ends, and of one whose
@@ -456,7 +456,7 @@ impl Program {
                 })
             },
         ];
-        after(codes.into_iter().find(|code| *code != 0).unwrap_or(0), 900 * MIB, 0)
+        held_after(codes.into_iter().find(|code| *code != 0).unwrap_or(0), 900 * MIB, 0)
     }
 
     /// Allocation from a pool, whose room graphs have until they end.
@@ -467,7 +467,7 @@ impl Program {
             assert_eq!(self.launch(exec, self.stream), 0);
             self.allocate(700 * MIB, self.stream())
         });
-        after(got.err().unwrap_or(0), 700 * MIB, 0)
+        held_after(got.err().unwrap_or(0), 700 * MIB, 0)
     }
 
     /// Graph that cannot fit next to allocations, however long it waits.
@@ -490,7 +490,7 @@ impl Program {
         let unseen = Self { driver: Driver::open(&library(FAKE)), stream: other };
         let taker = unseen.graph(400 * MIB, true).0.instantiate();
         assert_eq!((unseen.launch(taker, other), self.launch(exec, self.stream)), (0, 0));
-        after(call!(driver, cuMemAlloc_v2(&raw mut at, 300 * MIB)), 1100 * MIB, 800 * MIB)
+        held_after(call!(driver, cuMemAlloc_v2(&raw mut at, 300 * MIB)), 1100 * MIB, 800 * MIB)
     }
 
     /// Launch of a graph that waits for its part of the time, after a kernel that has used it up.
@@ -589,7 +589,7 @@ impl Program {
         assert_eq!(call!(driver, cuMemAlloc_v2(&raw mut at, 600 * MIB)), 0);
         WORD.store(1, SeqCst);
         assert_eq!(destroyer.join().unwrap(), 0);
-        after(call!(driver, cuMemAlloc_v2(&raw mut at, 600 * MIB)), 1200 * MIB, 600 * MIB)
+        held_after(call!(driver, cuMemAlloc_v2(&raw mut at, 600 * MIB)), 1200 * MIB, 600 * MIB)
     }
 
     /// Memory that is bound to a multicast object where the call that ends a binding still waits.
@@ -611,7 +611,7 @@ impl Program {
         assert_eq!(call!(driver, cuMemRelease(handle)), 0);
         WORD.store(1, SeqCst);
         assert_eq!(unbinder.join().unwrap(), 0);
-        after(call!(driver, cuMemAlloc_v2(&raw mut at, bytes)), 2 * bytes, bytes)
+        held_after(call!(driver, cuMemAlloc_v2(&raw mut at, bytes)), 2 * bytes, bytes)
     }
 
     /// A library that is used in one context after the other.
@@ -643,7 +643,7 @@ impl Program {
         assert_eq!(call!(driver, cuCtxSetCurrent(primary)), 0);
         assert_eq!(self.use_library(library), 0);
         let used = self.context().map(|_| self.use_library(library));
-        after(used.unwrap_or_else(|code| code), 1200 * MIB, 600 * MIB)
+        held_after(used.unwrap_or_else(|code| code), 1200 * MIB, 600 * MIB)
     }
 
     /// A green context of the device, as a context that is current from now on.
@@ -665,7 +665,7 @@ impl Program {
         let library = self.library(600 * MIB).unwrap();
         assert_eq!(self.use_library(library), 0);
         let used = self.green_context().map(|_| self.use_library(library));
-        after(used.unwrap_or_else(|code| code), 1200 * MIB, 600 * MIB)
+        held_after(used.unwrap_or_else(|code| code), 1200 * MIB, 600 * MIB)
     }
 
     /// Memory of green contexts, each of which is the last reference to the primary one.
@@ -699,7 +699,7 @@ impl Program {
         assert_eq!(set(large), 0);
         assert_eq!((call!(driver, cuCtxSetCurrent(1)), set(8 * MIB)), (0, 0));
         assert_eq!((call!(driver, cuCtxSetCurrent(context)), set(large)), (0, 0));
-        after(call!(driver, cuMemAlloc_v2(&raw mut at, large)), 2 * large, large)
+        held_after(call!(driver, cuMemAlloc_v2(&raw mut at, large)), 2 * large, large)
     }
 
     /// A library that is loaded when there are contexts already.
@@ -837,7 +837,7 @@ impl Program {
         assert_eq!(call!(driver, cuMemAllocFromPoolAsync(to, bytes, pool, self.stream)), 0);
         assert_eq!(call!(driver, cuMemAllocFromPoolAsync(to, bytes, import, self.stream)), 1);
         assert_eq!(call!(driver, cuMemPoolTrimTo(import, 0)), 0);
-        after(call!(driver, cuMemAlloc_v2(to, bytes)), 2 * bytes, bytes)
+        held_after(call!(driver, cuMemAlloc_v2(to, bytes)), 2 * bytes, bytes)
     }
 
     /// Small allocations of which some end, and large ones next to what is left of their blocks.

@@ -16,13 +16,13 @@ const MAX_NUMBERS: usize = 64;
 
 /// Nodes of one graph or function body, by what they compute.
 #[derive(Default)]
-pub(super) struct Twins<'a> {
+pub(super) struct CommonNodes<'a> {
     nodes: HashMap<String, &'a NodeFile<'a>>,
     /// Names of the first of equal results, by those of the others.
     first: HashMap<&'a str, &'a str>,
 }
 
-impl<'a> Twins<'a> {
+impl<'a> CommonNodes<'a> {
     /// The node before this one that has computed the same, of which `rows` are read as well.
     /// Otherwise nodes after it may find it.
     pub(super) fn of(
@@ -31,10 +31,10 @@ impl<'a> Twins<'a> {
         rows: Option<usize>,
     ) -> Option<&'a NodeFile<'a>> {
         let key = self.key(node, rows)?;
-        let twin = *self.nodes.get(&key)?;
-        let pairs = node.outputs.iter().copied().zip(twin.outputs.iter().copied());
+        let earlier = *self.nodes.get(&key)?;
+        let pairs = node.outputs.iter().copied().zip(earlier.outputs.iter().copied());
         self.first.extend(pairs);
-        Some(twin)
+        Some(earlier)
     }
 
     /// Keeps a node for those after it.
@@ -50,7 +50,7 @@ impl<'a> Twins<'a> {
         Ok(())
     }
 
-    /// What a node computes; `None` if it has graphs or large tensors.
+    /// A text that nodes share which compute the same; `None` for graphs and large tensors.
     fn key(&self, node: &NodeFile<'a>, rows: Option<usize>) -> Option<String> {
         if !node.attributes.iter().all(is_small) {
             return None;
