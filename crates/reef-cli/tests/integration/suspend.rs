@@ -388,7 +388,7 @@ fn swappable_program_without_a_record_returns() {
 /// Such as a worker that loads data. The driver refuses its calls, as without REEF.
 #[test]
 fn child_of_a_program_off_the_gpu_waits_for_nothing() {
-    let (machine, mut program) = swappable("suspend-swappable-child", "plain 64");
+    let (_machine, mut program) = swappable("suspend-swappable-child", "plain 64");
     let said = program.says_of_its_memory("out 60000");
     assert!(said.starts_with("moved "), "{said}");
     writeln!(program.child.stdin.as_mut().unwrap(), "fork").unwrap();
@@ -423,7 +423,7 @@ fn swappable_program_returns_after_a_return_refused_halfway() {
 /// As by Ctrl-Z: it would take the request whenever it goes on.
 #[test]
 fn stopped_swappable_program_is_refused_and_runs_on() {
-    let (machine, mut program) = swappable("suspend-swappable-stopped", "inside 64");
+    let (machine, program) = swappable("suspend-swappable-stopped", "inside 64");
     let said = program.says_of_its_memory("in"); // its socket is open
     assert!(said.starts_with("refused "), "{said}");
     // SAFETY: a signal to a child of this process.
