@@ -6,7 +6,7 @@ use super::fuse::formulas::fuse;
 use super::join::eight::steps as eight;
 use super::model::TensorModel;
 use super::scalars::with_scalars;
-use super::step::{Recent, TensorStep};
+use super::step::{Recent, TensorStep, is_same};
 use super::trim::steps::trimmed;
 use super::value::{Bound, KnownValues, Value, ValueData};
 use crate::memory::ledger::Ledger;
@@ -19,6 +19,12 @@ use std::rc::Rc;
 
 /// Bytes that are charged for each step: its operation, its names and its place in lists.
 const STEP: u64 = 1024;
+/// Steps that read the same and are compared with a new one.
+const MAX_COMPARED: usize = 32;
+/// Most bytes of integers that are compared with others.
+const MAX_SHARED: usize = 1 << 19;
+/// Bytes that such integers take besides themselves.
+const NUMBERS: u64 = 128;
 /// Steps of loops that may be spent on computing one constant; what takes more is left to the
 /// device.
 const STEPS: usize = 1 << 31;
@@ -36,11 +42,32 @@ pub(crate) struct Builder<'a> {
     steps: Vec<TensorStep>,
     /// Operations of the last steps, no two of them the same.
     recent: Recent,
+    /// Set if steps that compute the same are one.
+    shared: Option<Shared>,
     /// Module of each step.
     modules: Vec<Option<&'a str>>,
     constants: Vec<(usize, Held)>,
     /// Storages of constants, by address.
     stored: HashMap<*const KnownValues, usize>,
+}
+
+/// Steps and constants that later ones may be equal to.
+#[derive(Default)]
+struct Shared {
+    /// Numbers of steps, by what these read.
+    steps: HashMap<Vec<usize>, Vec<usize>>,
+    /// Storages of integers.
+    constants: HashMap<Integers, usize>,
+}
+
+/// Few integers of a constant.
+type Integers = (Element, Vec<u8>);
+
+/// The integers of an array, if they are few.
+fn integers_of(array: &Array) -> Option<Integers> {
+    let element = array.element();
+    let few = array.len() * element.bytes() <= MAX_SHARED && !element.is_float();
+    few.then(|| (element, array.to_le_bytes()))
 }
 
 /// A constant while the network is built.
@@ -59,10 +86,17 @@ impl<'a> Builder<'a> {
             storages: Vec::new(),
             steps: Vec::new(),
             recent: Recent::default(),
+            shared: None,
             modules: Vec::new(),
             constants: Vec::new(),
             stored: HashMap::new(),
         }
+    }
+
+    /// From now on steps that compute the same are one. Exporters repeat a selection for each
+    /// tensor that it is of, and sizes that data decide must be one value where two of these meet.
+    pub(crate) fn share_steps(&mut self) {
+        self.shared = Some(Shared::default());
     }
 
     /// Something that is given at each inference.
@@ -138,13 +172,27 @@ impl<'a> Builder<'a> {
     }
 
     fn step(&mut self, op: TensorOp, inputs: &[&Value]) -> Result<Value> {
+        let reads = inputs.iter().map(|value| self.stored(value)).collect::<Result<Vec<_>>>()?;
+        if let Some(made) = self.made_before(&op, &reads) {
+            return Ok(Value { spec: op.output, data: ValueData::Storage(made), texts: None });
+        }
         self.ledger.keep(STEP + tables(&op.kind))?;
-        let reads = inputs.iter().map(|value| self.stored(value)).collect::<Result<_>>()?;
         let (spec, writes) = (op.output.clone(), self.storage(&op.output)?);
+        if let Some(shared) = &mut self.shared {
+            self.ledger.keep(STEP)?;
+            shared.steps.entry(reads.clone()).or_default().push(self.steps.len());
+        }
         self.modules.push(self.module);
         let op = self.recent.share(op);
         self.steps.push(TensorStep { name: self.node.clone(), op, reads, writes });
         Ok(Value { spec, data: ValueData::Storage(writes), texts: None })
+    }
+
+    /// The storage that an earlier step has filled with the same.
+    fn made_before(&self, op: &TensorOp, reads: &[usize]) -> Option<usize> {
+        let list = self.shared.as_ref()?.steps.get(reads)?;
+        let steps = list.iter().map(|&step| &self.steps[step]);
+        steps.rev().take(MAX_COMPARED).find(|step| is_same(&step.op, op)).map(|step| step.writes)
     }
 
     fn storage(&mut self, spec: &Spec) -> Result<usize> {
@@ -162,7 +210,16 @@ impl<'a> Builder<'a> {
         if let Some(&storage) = self.stored.get(&Rc::as_ptr(&known)) {
             return Ok(storage);
         }
+        let integers = self.shared.as_ref().and_then(|_| integers_of(&known.array));
+        let before = |integers: &Integers| self.shared.as_ref()?.constants.get(integers).copied();
+        if let Some(storage) = integers.as_ref().and_then(before) {
+            return Ok(storage);
+        }
         let storage = self.storage(&value.spec)?;
+        if let (Some(shared), Some((element, bytes))) = (&mut self.shared, integers) {
+            self.ledger.keep(NUMBERS + bytes.len() as u64)?;
+            shared.constants.insert((element, bytes), storage);
+        }
         self.stored.insert(Rc::as_ptr(&known), storage);
         self.constants.push((storage, Held::Known(known)));
         Ok(storage)

@@ -39,12 +39,14 @@ impl Recent {
 
 /// Returns whether two operations are the same to the last bit. Kinds that it does not know never
 /// are.
-fn is_same(a: &TensorOp, b: &TensorOp) -> bool {
+pub(super) fn is_same(a: &TensorOp, b: &TensorOp) -> bool {
     let are_exact = match (&a.kind, &b.kind) {
         // Zeros of both signs are equal.
         (Kind::Map(a), Kind::Map(b)) => numbers(a).eq(numbers(b)),
         (Kind::Move(a), Kind::Move(b)) => bits(a.fill) == bits(b.fill),
         (Kind::Contract(_), Kind::Contract(_)) | (Kind::Fold(_), Kind::Fold(_)) => true,
+        (Kind::Concat(_), Kind::Concat(_)) | (Kind::Scan(_), Kind::Scan(_)) => true,
+        (Kind::Gather(_), Kind::Gather(_)) | (Kind::TopK(_), Kind::TopK(_)) => true,
         _ => false,
     };
     are_exact && a == b

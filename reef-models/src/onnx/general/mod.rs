@@ -10,7 +10,6 @@
 
 mod bounds;
 pub(super) mod call;
-mod common;
 pub(super) mod few;
 pub(super) mod operators;
 pub(crate) mod options;

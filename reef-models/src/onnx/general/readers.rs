@@ -5,23 +5,27 @@ use super::walk::{Scope, Walk};
 use crate::memory::ledger::Ledger;
 use crate::onnx::file::NodeFile;
 
+/// Nodes whose readers are found at most, each among all nodes of a graph.
+const MAX_FOLLOWED: usize = 1024;
 /// Most nodes between a selection of boxes and the part of them that is read.
 const MAX_NODES: usize = 4;
 
 impl<'a> Walk<'a, '_> {
-    /// Rows of a node's first result that are read at most, if it selects boxes: choosing fewer
-    /// takes fewer operations.
+    /// Rows of a node's results that are read at most. Choosing fewer boxes takes fewer operations.
     pub(super) fn rows_read(
-        &self,
+        &mut self,
         node: &NodeFile<'a>,
         nodes: &[NodeFile<'a>],
         scope: &Scope<'a, '_>,
-    ) -> Option<usize> {
-        if node.op != "NonMaxSuppression" || scope.outer.is_some() {
-            return None;
+    ) -> Vec<Option<usize>> {
+        match &scope.outputs {
+            Some(outputs) if selects_boxes(node) && self.followed < MAX_FOLLOWED => {
+                self.followed += 1;
+                let readers = Readers { nodes, scope, outputs, ledger: self.builder.ledger };
+                node.outputs.iter().map(|name| readers.rows_of(name)).collect()
+            }
+            _ => Vec::new(),
         }
-        let readers = Readers { nodes, scope, outputs: &self.outputs, ledger: self.builder.ledger };
-        readers.rows_of(node)
     }
 }
 
@@ -29,29 +33,36 @@ impl<'a> Walk<'a, '_> {
 struct Readers<'n, 'a> {
     nodes: &'n [NodeFile<'a>],
     scope: &'n Scope<'a, 'n>,
-    /// Names of the graph's outputs, all of whose rows are read.
-    outputs: &'n [&'a str],
+    /// Outputs of the graph, with their rows that are read at most.
+    outputs: &'n [(&'a str, Option<usize>)],
     ledger: &'n Ledger,
 }
 
 impl Readers<'_, '_> {
-    /// Rows of a node's first result that are read at most: a `Slice` takes the first ones of it,
-    /// or of a column of it. `None` if others may be read, too.
-    fn rows_of(&self, node: &NodeFile<'_>) -> Option<usize> {
-        let mut attributes = self.nodes.iter().flat_map(|node| node.attributes.iter());
-        if attributes.any(|attribute| attribute.graph.is_some()) {
-            return None; // a graph may read it
-        }
-        let mut name = *node.outputs.first()?;
+    /// Rows of a result that are read at most: a `Slice` takes the first ones of it, or of a column
+    /// of it, in this graph or where the results of a branch are read. `None` if others may be
+    /// read, too.
+    fn rows_of(&self, name: &str) -> Option<usize> {
+        let mut name = name;
         for _ in 0..MAX_NODES {
-            let reader = self.only_reader(name)?;
+            let mut readers = self.nodes.iter().filter(|node| reads(node, name));
+            let mut outputs = self.outputs.iter().filter(|(output, _)| *output == name);
+            let reader = match (readers.next(), outputs.next()) {
+                (None, Some((_, rows))) if outputs.next().is_none() => return *rows,
+                (Some(reader), None) if readers.next().is_none() => reader,
+                _ => return None,
+            };
+            let is_first = reader.inputs.iter().position(|input| *input == name) == Some(0);
+            if !is_first || !matches!(reader.domain, "" | "ai.onnx") {
+                return None;
+            }
             match reader.op {
                 "Gather" if int(reader, "axis") == Some(1) => {}
                 "Squeeze" if matches!(self.numbers(reader, "axes", 1, 0)?[..], [1 | -1]) => {}
                 "Slice" => return self.end(reader),
                 _ => return None,
             }
-            name = *reader.outputs.first()?;
+            name = reader.outputs.first()?;
         }
         None
     }
@@ -66,16 +77,6 @@ impl Readers<'_, '_> {
             (&[0], &[end], &[0], &[1]) => usize::try_from(end).ok(),
             _ => None,
         }
-    }
-
-    /// The node that reads a name as its first operand, if no other does, nor an output.
-    fn only_reader(&self, name: &str) -> Option<&NodeFile<'_>> {
-        let mut readers = self.nodes.iter().filter(|node| node.inputs.contains(&name));
-        let reader = readers.next()?;
-        let is_first = reader.inputs.iter().position(|input| *input == name) == Some(0);
-        let is_only = readers.next().is_none() && !self.outputs.contains(&name);
-        let is_known = matches!(reader.domain, "" | "ai.onnx");
-        Some(reader).filter(|_| is_first && is_only && is_known)
     }
 
     /// Integers of an attribute, or of operand `index`, that are known; the usual one if it is left
@@ -107,6 +108,26 @@ impl Readers<'_, '_> {
             None => Some(attribute.ints.to_vec()).filter(|ints| !ints.is_empty()),
         }
     }
+}
+
+/// Returns whether a node, or a branch of it, selects boxes.
+fn selects_boxes(node: &NodeFile<'_>) -> bool {
+    let mut branches = node.attributes.iter().filter_map(|own| own.graph.as_deref());
+    match node.op {
+        "NonMaxSuppression" => true,
+        "If" => branches.any(|branch| branch.nodes.iter().any(selects_boxes)),
+        _ => false,
+    }
+}
+
+/// Returns whether a node, or a graph in it, reads a name.
+fn reads(node: &NodeFile<'_>, name: &str) -> bool {
+    let graphs = || node.attributes.iter().filter_map(|own| own.graph.as_deref());
+    node.inputs.contains(&name)
+        || graphs().any(|graph| {
+            graph.outputs.iter().any(|output| output.name == name)
+                || graph.nodes.iter().any(|inner| reads(inner, name))
+        })
 }
 
 fn int(node: &NodeFile<'_>, name: &str) -> Option<i64> {

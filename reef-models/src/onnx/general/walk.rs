@@ -4,7 +4,6 @@ use super::bounds::after::of_results;
 use super::bounds::before::prepared;
 use super::bounds::points::{joined, of_sizes, operands_at};
 use super::call::{Around, Call, Marks, Outer, Points, attribute_of, int_of, resolved};
-use super::common::{CommonNodes, selects};
 use super::few::Few;
 use super::operators::lower;
 use super::options::TensorOptions;
@@ -59,7 +58,8 @@ pub(super) struct Scope<'a, 's> {
     pub(super) outer: Option<&'s Scope<'a, 's>>,
     /// Operands of a function that its node leaves out.
     pub(super) left_out: HashSet<&'a str>,
-    pub(super) common: CommonNodes<'a>,
+    /// Outputs of a graph or a branch, with their rows that are read at most.
+    pub(super) outputs: Option<Vec<(&'a str, Option<usize>)>>,
 }
 
 impl<'a> Scope<'a, '_> {
@@ -141,12 +141,10 @@ pub(in crate::onnx) struct Walk<'a, 'o> {
     pub(super) options: &'o TensorOptions,
     pub(super) names: Names<'a>,
     pub(super) marks: Marks,
-    /// Names of the file's outputs.
-    pub(super) outputs: Vec<&'a str>,
-    /// Rows of the next node's first result that are read at most; `None` if all may be.
-    rows: Option<usize>,
-    /// Set if nodes select as many as data decide.
-    selects: bool,
+    /// Rows of the next node's results that are read at most; all may be of those that are missing.
+    rows: Vec<Option<usize>>,
+    /// Nodes whose readers were found.
+    pub(super) followed: usize,
     /// Iterations of loops so far.
     pub(super) iterations: usize,
     /// Conditions of what is being read, and the values that they must have for its results to be
@@ -219,6 +217,18 @@ impl Walked<'_> {
     }
 }
 
+/// Operators that select as many as data decide.
+const SELECTING: [&str; 4] = ["Compress", "NonMaxSuppression", "NonZero", "Unique"];
+
+/// Returns whether some node selects as many as data decide.
+fn selects(nodes: &[NodeFile<'_>]) -> bool {
+    let inner = |graph: &GraphFile<'_>| selects(&graph.nodes);
+    nodes.iter().any(|node| {
+        let mut graphs = node.attributes.iter().filter_map(|own| own.graph.as_deref());
+        SELECTING.contains(&node.op) || graphs.any(inner)
+    })
+}
+
 /// Operators whose second operand is the weights of a module.
 const WEIGHTED: [&str; 4] = ["BatchNormalization", "Conv", "Gemm", "MatMul"];
 
@@ -238,9 +248,8 @@ impl<'a, 'o> Walk<'a, 'o> {
             options,
             names: Names::default(),
             marks: Marks::new(),
-            outputs: Vec::new(),
-            rows: None,
-            selects: false,
+            rows: Vec::new(),
+            followed: 0,
             iterations: 0,
             guards: Vec::new(),
             checks: Vec::new(),
@@ -256,11 +265,13 @@ impl<'a, 'o> Walk<'a, 'o> {
         let mut scope = Scope::default();
         self.initializers(graph, &mut scope)?;
         self.inputs(graph, &mut scope)?;
-        self.outputs = graph.outputs.iter().map(|output| output.name).collect();
+        scope.outputs = Some(graph.outputs.iter().map(|output| (output.name, None)).collect());
         let bodies = self.functions.iter().map(|function| &*function.nodes);
-        self.selects = [&*graph.nodes].into_iter().chain(bodies).any(selects);
+        if [&*graph.nodes].into_iter().chain(bodies).any(selects) {
+            self.builder.share_steps();
+        }
         self.nodes(&graph.nodes, &mut scope, &[], 0)?;
-        let names: HashSet<&str> = self.outputs.iter().copied().collect();
+        let names: HashSet<&str> = graph.outputs.iter().map(|output| output.name).collect();
         let mut outputs = Vec::new();
         for output in &graph.outputs {
             let made = self.results(output.name, &scope, &names);
@@ -492,18 +503,9 @@ impl<'a, 'o> Walk<'a, 'o> {
         outer: &Outer<'a>,
         depth: usize,
     ) -> Result<(), Fault> {
-        self.rows = if depth == 0 { self.rows_read(node, nodes, scope) } else { None };
-        let rows = self.rows;
-        let earlier = if self.selects { scope.common.of(node, rows) } else { None };
-        let (results, bounds) = match earlier {
-            Some(earlier) => self.results_of_earlier(node, earlier, scope)?,
-            None => self.node(node, scope, outer, depth)?,
-        };
+        self.rows = self.rows_read(node, nodes, scope);
+        let (results, bounds) = self.node(node, scope, outer, depth)?;
         let fault = |why| Fault::at_node(name_of(node), node.op, why);
-        if self.selects && earlier.is_none() {
-            let kept = scope.common.keep(node, rows, self.ledger);
-            kept.map_err(|why| fault(why.into()))?;
-        }
         let mut bounds = bounds.into_iter().chain(std::iter::repeat(None));
         for (&output, result) in node.outputs.iter().zip(results) {
             let bound = bounds.next().flatten();
@@ -526,28 +528,6 @@ impl<'a, 'o> Walk<'a, 'o> {
             }
         }
         Ok(())
-    }
-
-    /// Results that a node before this one has, with all that is known of them.
-    fn results_of_earlier(
-        &mut self,
-        node: &'a NodeFile<'a>,
-        earlier: &'a NodeFile<'a>,
-        scope: &Scope<'a, '_>,
-    ) -> Result<(Vec<NodeResult>, Vec<Option<Bound>>), Fault> {
-        let fault = |why| Fault::at_node(name_of(node), node.op, why);
-        node.outputs.iter().for_each(|name| self.names.forget(name));
-        let pairs = earlier.outputs.iter().copied().zip(node.outputs.iter().copied());
-        let facts = self.names.renamed(pairs);
-        let result = |name: &&str| match scope.get(name) {
-            None if name.is_empty() => {
-                self.builder.whole(vec![0], Vec::new()).map(NodeResult::Tensor)
-            }
-            _ => self.result_named(name, scope),
-        };
-        let results: Result<Vec<_>> = earlier.outputs.iter().map(result).collect();
-        self.names.extend(facts);
-        Ok((results.map_err(fault)?, Vec::new()))
     }
 
     /// Results of a node, and the sizes of them that data decide.
@@ -587,7 +567,8 @@ impl<'a, 'o> Walk<'a, 'o> {
         let operands: Vec<_> = pairs.map(|(&old, new)| new.as_ref().or(old)).collect();
         let known = self.known_of(node, &operands, &given, &points, outer).map_err(fault)?;
         let (opset, folder) = (self.opset, self.folder);
-        let (table, marks, rows) = (&*self.texts, &self.marks, self.rows);
+        let rows = self.rows.first().copied().flatten();
+        let (table, marks) = (&*self.texts, &self.marks);
         let around = Around { opset, folder, outer, few: &self.names.few, table, marks, rows };
         let call = Call::new(node, operands, around, given, points);
         let made = lower(&mut self.builder, &call);
@@ -765,6 +746,7 @@ impl<'a, 'o> Walk<'a, 'o> {
         let condition = condition.filter(|condition| condition.spec.elements() == 1);
         let condition =
             condition.ok_or_else(|| fault("the condition must be one truth value".into()))?;
+        let rows = std::mem::take(&mut self.rows);
         let graph = |name: &str| body(node, name, outer).map_err(fault);
         let (then, other) = (graph("then_branch")?, graph("else_branch")?);
         let (have, want) = (then.outputs.len().min(other.outputs.len()), node.outputs.len());
@@ -774,7 +756,7 @@ impl<'a, 'o> Walk<'a, 'o> {
         if let Some(known) = condition.known_values() {
             let holds = known.array.values().to_i64()[0] != 0;
             let taken = if holds { then } else { other };
-            let made = self.branch(node, taken, scope, outer, depth)?;
+            let made = self.branch(node, (taken, &rows), scope, outer, depth)?;
             let names = taken.outputs.iter().map(|output| output.name);
             let pairs = names.zip(node.outputs.iter().copied());
             facts.few = renamed(&self.names.few, pairs.clone());
@@ -784,7 +766,7 @@ impl<'a, 'o> Walk<'a, 'o> {
         }
         let both = [(then, true), (other, false)].map(|(graph, holds)| {
             self.guards.push((condition.clone(), holds));
-            let made = self.branch(node, graph, scope, outer, depth);
+            let made = self.branch(node, (graph, &rows), scope, outer, depth);
             self.guards.pop();
             made
         });
@@ -808,16 +790,20 @@ impl<'a, 'o> Walk<'a, 'o> {
     }
 
     /// Results of a branch, which sees the names around it, and the sizes of them that data decide.
+    /// Of some results only the first `rows` are read.
     fn branch(
         &mut self,
         node: &'a NodeFile<'a>,
-        graph: &'a GraphFile<'a>,
+        branch: (&'a GraphFile<'a>, &[Option<usize>]),
         outer_scope: &Scope<'a, '_>,
         outer: &Outer<'a>,
         depth: usize,
     ) -> Result<Vec<BranchResult>, Fault> {
         let fault = |why| Fault::at_node(name_of(node), node.op, why);
-        let mut scope = Scope { outer: Some(outer_scope), ..Scope::default() };
+        let (graph, rows) = branch;
+        let rows = rows.iter().copied().chain(std::iter::repeat(None));
+        let outputs = Some(graph.outputs.iter().map(|output| output.name).zip(rows).collect());
+        let mut scope = Scope { outer: Some(outer_scope), outputs, ..Scope::default() };
         self.initializers(graph, &mut scope)?;
         self.nodes(&graph.nodes, &mut scope, outer, depth)?;
         let mut results = Vec::new();

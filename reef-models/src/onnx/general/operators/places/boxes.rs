@@ -27,6 +27,8 @@ pub(in crate::onnx::general::operators) fn boxes(
 struct Boxes {
     /// Low and high edges of rows and of columns, and areas.
     parts: [Value; 5],
+    /// Numbers of the boxes.
+    places: Value,
     batches: usize,
     count: usize,
 }
@@ -179,7 +181,8 @@ impl Boxes {
         })?;
         edges.push(areas);
         let parts = edges.try_into().map_err(|_| "must have five parts")?;
-        Ok(Self { parts, batches, count })
+        let places = b.count(vec![1, 1, count])?;
+        Ok(Self { parts, places, batches, count })
     }
 
     /// A part of the box that each batch and class chose.
@@ -226,8 +229,7 @@ impl Boxes {
             let all = w.sub(sum, common);
             w.div(common, all)
         })?;
-        let places = b.count(vec![1, 1, self.count])?;
-        let is_chosen = b.map_in(Domain::I64, Element::Bool, &[&places, place], |w| {
+        let is_chosen = b.map_in(Domain::I64, Element::Bool, &[&self.places, place], |w| {
             let (place, chosen) = (w.input(0), w.input(1));
             w.bin(Binary::Equal, place, chosen)
         })?;
