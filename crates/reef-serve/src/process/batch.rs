@@ -147,14 +147,12 @@ impl<'a> OpenBatch<'a> {
         let (now, answered) = (Instant::now(), self.answered);
         let times: Vec<Option<Instant>> = self.open().map(|one| one.limit.note(now)).collect();
         let all: Option<Vec<Instant>> = times.into_iter().collect();
-        let last = all.and_then(|all| all.into_iter().max());
-        if last.is_none_or(|last| now - last.max(answered) < cancel) {
-            return Ok(());
-        }
-        if !self.open().any(|one| (one.call.is_held)()) {
+        let Some(last) = all.and_then(|all| all.into_iter().max()) else { return Ok(()) };
+        if self.open().any(|one| (one.call.is_held)()) {
+            self.answered = now; // its time begins once it may react
+        } else if now - last.max(answered) >= cancel {
             return Err(ErrorKind::TimedOut.into());
         }
-        self.answered = now; // its time begins once it may react
         Ok(())
     }
 
@@ -233,6 +231,10 @@ mod tests {
         assert!(!is_in_time(vec![open(&call, cancelled)], begun, Duration::ZERO));
         let held = Call { is_held: &|| true, ..call };
         assert!(is_in_time(vec![open(&held, cancelled)], begun, Duration::ZERO), "it cannot react");
+        let answered = begun.checked_sub(Duration::from_secs(1)).unwrap();
+        let mut batch = OpenBatch { each: vec![open(&held, cancelled)], answered };
+        batch.check(hour).unwrap();
+        assert!(batch.answered > answered, "it has all of its time once it can");
         let both = vec![open(&call, cancelled), open(&call, None)];
         assert!(is_in_time(both, begun, Duration::ZERO), "a client waits for the second one");
         let soon = Duration::from_nanos(1);

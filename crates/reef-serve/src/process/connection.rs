@@ -325,13 +325,11 @@ impl<'a> Limit<'a> {
     fn check(&mut self) -> io::Result<bool> {
         let now = Instant::now();
         let Some(since) = self.note(now) else { return Ok(false) };
-        if now - since < self.cancel {
-            return Ok(true);
-        }
-        if !(self.is_held)() {
+        if (self.is_held)() {
+            self.cancelled = Some(now); // its time begins once it may react
+        } else if now - since >= self.cancel {
             return Err(ErrorKind::TimedOut.into());
         }
-        self.cancelled = Some(now); // its time begins once it may react
         Ok(true)
     }
 
@@ -431,8 +429,13 @@ mod tests {
             outputs: &[],
             part: &|_| Ok(()),
         };
-        let mut limit = Limit::new(&call, Duration::ZERO);
+        let mut limit = Limit::new(&call, Duration::from_secs(3600));
+        let before = Instant::now().checked_sub(Duration::from_secs(1)).unwrap();
+        limit.cancelled = Some(before);
         assert!(limit.check().unwrap(), "it is cancelled");
+        assert!(limit.cancelled.unwrap() > before, "it has all of its time");
+        limit.cancel = Duration::ZERO;
+        assert!(limit.check().unwrap(), "it is held");
         is_held.set(false);
         assert_eq!(limit.check().unwrap_err().kind(), ErrorKind::TimedOut);
     }
