@@ -591,15 +591,16 @@ fn open_checkpoints(config: &Config, observer: &Observer) -> Result<()> {
     let Some(folder) = &config.models.checkpoints else { return Ok(()) };
     let store = Store::open(folder, unlimited_if_zero(config.models.checkpoints_mib));
     let store = store.map_err(|e| Error::Invalid(format!("models.checkpoints: {e}")))?;
+    // Before folders are removed: the record of a start is in its folder.
+    for number in store.end_interrupted() {
+        tracing::warn!(number, "ended: its start from a folder had outlived its daemon");
+    }
     for removed in store.trim() {
         let folder = removed.display();
         tracing::info!(%folder, "removed: models.checkpoints_mib is less than all folders take");
     }
     if let Err(why) = Criu::from_environment() {
         tracing::warn!(%why, "models.checkpoints: no process can be written");
-    }
-    for number in store.end_interrupted() {
-        tracing::warn!(number, "ended: its start from a folder had outlived its daemon");
     }
     observer.checkpoints.get_or_init(|| Arc::new(store));
     Ok(())

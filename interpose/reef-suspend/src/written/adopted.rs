@@ -2,7 +2,7 @@
 //!
 //! | step | refused: the folder |
 //! |---|---|
-//! | [`ProcessFolder::check_numbers`] checks the numbers of the process, without its images | may be used later |
+//! | [`ProcessFolder::check_numbers`] ends what an interrupted start has left, and checks the numbers of the process, without its images | may be used later |
 //! | [`ProcessFolder::open`] compares the images with their description | is of no use |
 //! | [`ProcessFolder::reserve`] ends what an interrupted start has left, takes accounts of limits, and checks the numbers of the process | may be used later |
 //! | [`Reserved::start`] has CRIU start the process, off its GPU | is of no use |
@@ -14,7 +14,7 @@ use crate::written::accounts;
 use crate::written::criu::Criu;
 use crate::written::files::{self, Adoption, HiddenClocks, Written};
 use crate::written::numbers;
-use crate::written::start::StartRecord;
+use crate::written::start::{StartRecord, end_interrupted};
 use crate::written::tree::Tree;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -87,12 +87,14 @@ impl ProcessFolder {
         Ok(Self { written, adoption })
     }
 
-    /// Checks that the numbers of a folder's processes are free, before all of it is read.
+    /// Checks that the numbers of a folder's processes are free, before all of it is read. Before,
+    /// it ends processes with these numbers that an interrupted start has left.
     ///
     /// # Errors
     ///
     /// `Criu`: a number is taken; `Record`: the folder has no description, or an altered one.
     pub fn check_numbers(folder: &Path) -> Result<(), Error> {
+        end_interrupted(folder);
         numbers::check(&files::numbers(folder)?)
     }
 
@@ -158,5 +160,32 @@ impl Reserved {
             Tree::of(root).pids().iter().for_each(|pid| Absence::end(*pid));
         }
         Ok(all)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::written::files::{Draft, START, boot};
+    use std::fs;
+    use std::io::Read;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::{Command, Stdio};
+
+    /// Else the folder could not be used for as long as it runs.
+    #[test]
+    fn interrupted_start_is_ended_before_numbers_are_checked() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("one");
+        let images = folder.join("images");
+        Draft::new(&folder).unwrap().finish(&[], Vec::new(), Vec::new(), None).unwrap();
+        let text = format!("{}\nsocket\npipe\n{}", boot().trim_end(), images.display());
+        fs::write(folder.join(START), text).unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo; read _", "criu", "restore", "-D"]).arg(&images);
+        let mut criu = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        criu.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        ProcessFolder::check_numbers(&folder).unwrap();
+        assert_eq!(criu.wait().unwrap().signal(), Some(9));
     }
 }

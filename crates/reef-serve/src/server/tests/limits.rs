@@ -37,29 +37,59 @@ fn open_requests_are_limited() {
     fixture.server.request(&Peer::UNKNOWN).unwrap();
 }
 
+/// Makes a folder of a process with 2 MiB of images, and a bound of `mib` for all of them.
+fn put_folder(config: &mut Config, mib: u64) -> PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    let saved = config.models.repository.clone().unwrap().join("saved");
+    let old = saved.join("old");
+    std::fs::create_dir_all(old.join("images")).unwrap();
+    std::fs::write(old.join("images/pages-1.img"), vec![0; 2 << 20]).unwrap();
+    std::fs::write(old.join("description"), "reef-checkpoint").unwrap();
+    for place in [&saved, &old] {
+        let own = std::fs::Permissions::from_mode(0o700);
+        std::fs::set_permissions(place, own).unwrap();
+    }
+    (config.models.checkpoints, config.models.checkpoints_mib) = (Some(saved), mib);
+    config.guests.listen = true;
+    old
+}
+
 /// As when the bound has been made smaller: nothing may be written for long.
 #[test]
 fn folder_of_a_process_beyond_the_bound_is_removed_at_the_start() {
-    use std::os::unix::fs::PermissionsExt;
     let stays = |mib: u64| {
         let mut old = PathBuf::new();
-        let change = |config: &mut Config| {
-            let saved = config.models.repository.clone().unwrap().join("saved");
-            old = saved.join("old");
-            std::fs::create_dir_all(old.join("images")).unwrap();
-            std::fs::write(old.join("images/pages-1.img"), vec![0; 2 << 20]).unwrap();
-            std::fs::write(old.join("description"), "reef-checkpoint").unwrap();
-            for place in [&saved, &old] {
-                let own = std::fs::Permissions::from_mode(0o700);
-                std::fs::set_permissions(place, own).unwrap();
-            }
-            (config.models.checkpoints, config.models.checkpoints_mib) = (Some(saved), mib);
-            config.guests.listen = true;
-        };
+        let change = |config: &mut Config| old = put_folder(config, mib);
         let _fixture = Fixture::open("checkpoints", change, Server::without_models);
         old.exists()
     };
     assert!(stays(2) && !stays(1));
+}
+
+/// The record by which it is found is in the folder.
+#[test]
+fn interrupted_start_ends_before_its_folder_is_removed() {
+    use std::io::Read;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::{Command, Stdio};
+    let boot = "/proc/sys/kernel/random/boot_id";
+    let boot = reef_files::read_to_string(boot, reef_files::MAX_TOKEN_BYTES).unwrap();
+    let (mut old, mut criu) = (PathBuf::new(), None);
+    let change = |config: &mut Config| {
+        old = put_folder(config, 1);
+        let images = old.join("images");
+        let text = format!("{}\nsocket\npipe\n{}", boot.trim_end(), images.display());
+        std::fs::write(old.join("start"), text).unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo; read _", "criu", "restore", "-D"]).arg(images);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        criu = Some(child);
+    };
+    let _fixture = Fixture::open("interrupted", change, Server::without_models);
+    assert!(!old.exists());
+    let status = criu.expect("it was started").wait().unwrap();
+    assert_eq!(status.signal(), Some(9));
 }
 
 /// The rest is kept for others.
