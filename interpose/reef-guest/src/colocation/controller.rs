@@ -197,6 +197,8 @@ pub struct Controller {
     worked: u64,
     /// Length of the last iteration. Zero: none has ended since a measurement that had none.
     last_length: u64,
+    /// Time until which the program works if its next iteration is as long.
+    works_until: u64,
     /// Iterations in sequence whose latency alone isn't known, and measurements in haste that they
     /// may still cause.
     unknown: u32,
@@ -261,6 +263,7 @@ impl Controller {
             known: 0,
             worked: 0,
             last_length: 0,
+            works_until: now,
             unknown: 0,
             hasty: MAX_HASTY,
             long_silences: 0,
@@ -407,6 +410,7 @@ impl Controller {
     fn note_iteration(&mut self, iteration: &Iteration, most: f64) {
         let (begin, length) = (iteration.begin(), iteration.length as f64);
         self.last_length = iteration.length;
+        self.works_until = iteration.end.saturating_add(iteration.length);
         match self.state {
             // Iterations that began before belong to the state before.
             State::Alone(since) if begin >= since => self.note_alone(iteration, begin - since),
@@ -582,7 +586,7 @@ impl Controller {
             self.begin_pause(now.saturating_add(self.dear_pause), PROBE);
             self.dear_pause = (self.dear_pause * 2).min(MAX_DEAR_PAUSE);
         } else if let Some(trial) = &mut self.trial {
-            let outcome = trial.note(now, work, has_worked);
+            let outcome = trial.note(now, work, self.works_until);
             outcome.into_iter().for_each(|outcome| self.end_trial(outcome, now, work));
         } else if has_worked && self.is_trial_due(now) {
             self.trial = Some(Trial::new(now, work));

@@ -27,8 +27,6 @@ pub(crate) struct Trial {
     /// Begin of the slot, and the work that had been done then.
     begin: u64,
     work: u64,
-    /// The real-time program has had an iteration in this slot.
-    has_worked: bool,
     /// Rates of the slots that have ended: without windows and with them.
     rates: [Vec<f64>; 2],
 }
@@ -36,7 +34,7 @@ pub(crate) struct Trial {
 impl Trial {
     /// Begins a trial at this time, in nanoseconds, when this much work has been done, in any unit.
     pub(crate) fn new(now: u64, work: u64) -> Self {
-        Self { begin: now, work, has_worked: false, rates: [Vec::new(), Vec::new()] }
+        Self { begin: now, work, rates: [Vec::new(), Vec::new()] }
     }
 
     /// Returns whether windows open in this slot.
@@ -45,18 +43,17 @@ impl Trial {
         matches!(slot % 4, 0 | 3)
     }
 
-    /// Notes the time, the work that has been done, and whether the real-time program has had an
-    /// iteration. Returns the result of the last slot's end.
-    pub(crate) fn note(&mut self, now: u64, work: u64, has_worked: bool) -> Option<Outcome> {
-        self.has_worked |= has_worked;
+    /// Notes the time, the work that has been done, and the time until which the real-time program
+    /// works, as far as is known. Returns the result of the last slot's end.
+    pub(crate) fn note(&mut self, now: u64, work: u64, works_until: u64) -> Option<Outcome> {
         let time = now.saturating_sub(self.begin);
         if time < SLOT {
             return None;
         }
         let rate = work.saturating_sub(self.work) as f64 / time as f64;
         self.rates[usize::from(self.has_windows())].push(rate);
+        let has_worked = works_until > self.begin;
         (self.begin, self.work) = (now, work);
-        let has_worked = std::mem::take(&mut self.has_worked);
         if self.is_clear() {
             return Some(Outcome::Pays);
         }
@@ -100,7 +97,7 @@ mod tests {
         loop {
             now += 1_000_000;
             work += rate(now, trial.has_windows());
-            if let Some(outcome) = trial.note(now, work, true) {
+            if let Some(outcome) = trial.note(now, work, now) {
                 return outcome;
             }
         }
@@ -124,7 +121,7 @@ mod tests {
             now += 1_000_000;
             work += if trial.has_windows() { 100 } else { 10 };
             closed += u32::from(!trial.has_windows());
-            if let Some(outcome) = trial.note(now, work, true) {
+            if let Some(outcome) = trial.note(now, work, now) {
                 break outcome;
             }
         };
@@ -138,14 +135,27 @@ mod tests {
             let (mut trial, mut now, mut work) = (Trial::new(0, 0), 0, 0);
             let outcome = loop {
                 now += 1_000_000;
-                let has_stopped = now > slots * SLOT;
-                work += if has_stopped { 100 } else { 10 + 10 * u64::from(trial.has_windows()) };
-                if let Some(outcome) = trial.note(now, work, !has_stopped) {
+                let stop = slots * SLOT;
+                work += if now > stop { 100 } else { 10 + 10 * u64::from(trial.has_windows()) };
+                if let Some(outcome) = trial.note(now, work, now.min(stop)) {
                     break outcome;
                 }
             };
             assert_eq!(outcome, Outcome::Nothing, "stopped after {slots} of 8 slots");
         }
+    }
+
+    /// None ends in it then.
+    #[test]
+    fn trial_within_a_long_iteration_has_a_result() {
+        let (mut trial, mut now, mut work) = (Trial::new(7, 0), 7, 0);
+        let outcome = loop {
+            (now, work) = (now + 1_000_000, work + 10);
+            if let Some(outcome) = trial.note(now, work, 5_000_000_000) {
+                break outcome;
+            }
+        };
+        assert!(matches!(outcome, Outcome::PaysNot(_)), "{outcome:?}");
     }
 
     #[test]
