@@ -54,9 +54,10 @@ const QUIET_SURELY: u64 = 5_000_000;
 const INTERVALS: [f64; 4] = [3.0, 15.0, 47.0, 95.0];
 const MANY_ITERATIONS: usize = 400;
 const SOME_ITERATIONS: usize = 100;
-/// Measurements in haste that iterations of an unknown kind in sequence may cause, until others
-/// have come in between: some programs have iterations of which each is of another kind.
+/// Measurements in haste that iterations of an unknown kind in sequence may cause, and the number
+/// of others after which there may be one more: some programs have more kinds than are kept.
 const MAX_HASTY: u32 = 32;
+const OTHERS: u32 = 8;
 /// Part by which such an interval is shorter or longer, so that iterations of all kinds are met.
 const SPREAD: f64 = 0.5;
 /// Step of the sequence that spreads them: its multiples modulo one are even, in any number.
@@ -199,8 +200,8 @@ pub struct Controller {
     last_length: u64,
     /// Time until which the program works if its next iteration is as long.
     works_until: u64,
-    /// Iterations in sequence whose latency alone isn't known, and measurements in haste that they
-    /// may still cause.
+    /// Iterations in sequence whose latency alone isn't known, and [`OTHERS`] for each measurement
+    /// in haste that they may still cause.
     unknown: u32,
     hasty: u32,
     /// Measurements for which peers were held for longer than [`MAX_SILENCE`].
@@ -265,7 +266,7 @@ impl Controller {
             last_length: 0,
             works_until: now,
             unknown: 0,
-            hasty: MAX_HASTY,
+            hasty: MAX_HASTY * OTHERS,
             long_silences: 0,
             spread: 0.0,
             shown: Vec::new(),
@@ -434,7 +435,7 @@ impl Controller {
     /// sequence, the next measurement begins at once: nothing says what passes costs these.
     fn note_unknown(&mut self, end: u64) {
         self.unknown = self.unknown.saturating_add(1);
-        if self.unknown == 2 && self.hasty > 0 {
+        if self.unknown == 2 && self.hasty >= OTHERS {
             self.next_alone = self.next_alone.min(end);
         }
     }
@@ -510,8 +511,9 @@ impl Controller {
     /// Returns the time of colocation before the next measurement, as a multiple of the last one's.
     fn interval(&mut self) -> f64 {
         self.spread = (self.spread + GOLDEN).fract();
-        let is_hasty = self.unknown > 1 && self.hasty > 0;
-        self.hasty = if is_hasty { self.hasty - 1 } else { (self.hasty + 1).min(MAX_HASTY) };
+        let is_hasty = self.unknown > 1 && self.hasty >= OTHERS;
+        let more = (self.hasty + 1).min(MAX_HASTY * OTHERS);
+        self.hasty = if is_hasty { self.hasty - OTHERS } else { more };
         let mean = match self.known {
             _ if self.is_in_doubt || self.alone.is_odd() || is_hasty => INTERVALS[0],
             known if self.is_wide && known >= SOME_ITERATIONS => INTERVALS[3],

@@ -652,6 +652,28 @@ fn iterations_of_a_new_kind_are_measured_soon() {
     }
 }
 
+/// A program that has far more kinds of iterations than are kept, and one that is known. Haste
+/// would hold best-effort work for a third of the time.
+#[test]
+fn iterations_of_too_many_kinds_are_measured_rarely() {
+    for seed in 0..4 {
+        let mut simulation = Simulation::new(7919 * seed + 3, 2e6, 0.02);
+        let mut controller = Controller::new(slo(1.1), simulation.now);
+        let (mut alone, mut count) = (0, 0);
+        for at in 0..20_000 {
+            let duty = controller.duty();
+            let (iteration, _) = simulation.iteration(f64::from(duty) / 1e6);
+            let kind = if simulation.random() < 0.4 { 7 } else { 100 + at % 997 };
+            let iteration = Iteration { kind, ..iteration };
+            controller.note(&[iteration], simulation.now, duty, simulation.work as u64);
+            if at >= 5_000 {
+                (alone, count) = (alone + u32::from(duty == 0), count + 1);
+            }
+        }
+        assert!(alone * 8 < count, "{alone} of {count} iterations are measured, seed {seed}");
+    }
+}
+
 /// Measurements last as long as such iterations do.
 #[test]
 fn iterations_of_seconds_are_measured_too() {
