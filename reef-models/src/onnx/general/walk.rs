@@ -686,27 +686,51 @@ impl<'a, 'o> Walk<'a, 'o> {
             (function.name, function.domain) == (node.op, node.domain)
                 && function.overload == node.overload
         };
+        let is_of_graphs = matches!(node.domain, "" | "ai.onnx")
+            && matches!(node.op, "If" | "Loop" | "Scan" | "SequenceMap");
+        if !is_of_graphs {
+            return match self.functions.iter().find(same) {
+                Some(function) => self.function(node, function, operands, outer, depth).map(Some),
+                None => Ok(None),
+            };
+        }
         let mut facts = Names::default();
-        let made = match (node.domain, node.op) {
-            ("" | "ai.onnx", "If") => {
-                self.choice(node, operands, scope, outer, depth, &mut facts)?
-            }
-            ("" | "ai.onnx", "Loop") => {
-                self.repeated(node, operands, scope, outer, depth, &mut facts.bounds)?
-            }
-            ("" | "ai.onnx", "Scan") => self.scanned(node, operands, scope, outer, depth)?,
-            ("" | "ai.onnx", "SequenceMap") => self.mapped(node, operands, scope, outer, depth)?,
-            _ => match self.functions.iter().find(same) {
-                Some(function) => {
-                    return self.function(node, function, operands, outer, depth).map(Some);
-                }
-                None => return Ok(None),
-            },
+        let hidden = self.hidden(node, scope, outer);
+        let held = self.ledger.charge(ITEM * self.names.items(hidden.iter().copied()));
+        let held = held.map_err(|why| Fault::at_node(name_of(node), node.op, why.into()))?;
+        let around = self.names.renamed(hidden.iter().map(|&name| (name, name)));
+        let made = match node.op {
+            "If" => self.choice(node, operands, scope, outer, depth, &mut facts),
+            "Loop" => self.repeated(node, operands, scope, outer, depth, &mut facts.bounds),
+            "Scan" => self.scanned(node, operands, scope, outer, depth),
+            _ => self.mapped(node, operands, scope, outer, depth),
         };
+        hidden.iter().for_each(|name| self.names.forget(name));
+        self.names.extend(around);
+        drop(held);
+        let made = made?;
         self.ensure_plain(node, node.inputs.iter().copied(), scope)?;
         node.outputs.iter().for_each(|name| self.names.forget(name)); // a graph may have them
         self.names.extend(facts);
         Ok(Some(made))
+    }
+
+    /// Names around a node that its graphs give to tensors of their own, as a body to an input.
+    fn hidden(
+        &self,
+        node: &'a NodeFile<'a>,
+        scope: &Scope<'a, '_>,
+        outer: &Outer<'a>,
+    ) -> Vec<&'a str> {
+        let is_around =
+            |name: &str| scope.get(name).is_some() || self.names.sequences.contains_key(name);
+        let mut found = Vec::new();
+        for own in node.attributes.iter().filter_map(|own| resolved(own, outer)) {
+            if let Some(graph) = own.graph.as_deref() {
+                add_names_of(graph, &is_around, &mut found);
+            }
+        }
+        found
     }
 
     /// Refuses texts, and tensors of which data decide a size, where graphs begin and end.
@@ -910,6 +934,22 @@ fn ensure_fits(node: &NodeFile<'_>, function: &FunctionFile<'_>) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+/// Adds the names of tensors that a graph and those in it make, if they are around it as well.
+fn add_names_of<'a>(
+    graph: &'a GraphFile<'a>,
+    is_around: &dyn Fn(&str) -> bool,
+    found: &mut Vec<&'a str>,
+) {
+    let tensors = graph.initializers.iter().map(|tensor| tensor.name);
+    let inputs = graph.inputs.iter().map(|input| input.name);
+    let results = graph.nodes.iter().flat_map(|node| node.outputs.iter().copied());
+    found.extend(tensors.chain(inputs).chain(results).filter(|name| is_around(name)));
+    let attributes = graph.nodes.iter().flat_map(|node| node.attributes.iter());
+    for inner in attributes.filter_map(|own| own.graph.as_deref()) {
+        add_names_of(inner, is_around, found);
+    }
 }
 
 /// A graph of a node, by the name of its attribute.

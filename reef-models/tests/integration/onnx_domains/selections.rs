@@ -247,6 +247,31 @@ fn results_of_a_loop_are_as_many_as_the_rows() {
     assert_eq!(made, [6.0, 18.0]);
 }
 
+/// A body may give its input a name that the graph around it has for another tensor.
+#[test]
+fn size_of_data_is_kept_if_a_body_has_its_name() {
+    const BOOL: i64 = 9;
+    let body = [
+        open(11, "i", I64, &[]),
+        open(11, "going", BOOL, &[]),
+        open(11, "y", FLOAT, &[]),
+        node("Neg", &["y"], "turned", &[]),
+        node("Identity", &["going"], "same", &[]),
+        open(12, "same", BOOL, &[]),
+        open(12, "turned", FLOAT, &[]),
+    ];
+    let looped = |state: &str, result: &str| {
+        let count = stored("count", I64, &[], &2i64.to_le_bytes());
+        let graphs = [graph("body", &body)];
+        [count, node_of("Loop", &["count", "", state], &[result], &graphs)].concat()
+    };
+    let more =
+        [looped("x", "all"), node("Neg", &["y"], "z", &[]), open(12, "z", FLOAT, &["n", "2"])];
+    let made = made_of_rows(&more, [1.0, 2.0, 0.0, 3.0, 4.0, 5.0]);
+    assert_eq!(made, [-1.0, -2.0, -4.0, -5.0]);
+    refused_of_rows(&[looped("y", "z")], "data decide about a size of \"y\"");
+}
+
 #[test]
 fn loop_over_rows_has_the_callers_bound() {
     let all = [node("Squeeze", &["n"], "count", &[])];
