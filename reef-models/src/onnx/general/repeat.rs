@@ -348,6 +348,8 @@ impl<'a> Walk<'a, '_> {
         }
         let mut own = HashMap::new();
         for (input, given) in body.graph.inputs.iter().zip(given) {
+            let kept = self.keep_hidden(input.name, Some(&body.scope));
+            kept.map_err(|why| body.fault(why.into()))?;
             self.names.forget(input.name);
             match given {
                 NodeResult::Tensor(value) => {

@@ -10,6 +10,7 @@ use super::options::TensorOptions;
 use super::stored::element;
 use super::texts::{MOVING, STRING, moved, numbers_or_places, texts_of};
 use crate::ir::recognise::reading::{Recognised, Refusal, recognise};
+use crate::memory::budget::Exhausted;
 use crate::memory::ledger::Ledger;
 use crate::model::texts::Texts;
 use crate::onnx::fault::{Fault, Result, beyond, unsupported};
@@ -131,6 +132,13 @@ fn renamed<'a, T: Clone>(
     named.filter_map(|(from, to)| Some((to, values.get(from)?.clone()))).collect()
 }
 
+/// Names around the graphs of a node that these have anew, and the facts of them.
+#[derive(Default)]
+struct Hidden<'a> {
+    names: HashSet<&'a str>,
+    facts: Names<'a>,
+}
+
 /// A file that is being read.
 pub(in crate::onnx) struct Walk<'a, 'o> {
     pub(super) builder: Builder<'a>,
@@ -140,6 +148,7 @@ pub(in crate::onnx) struct Walk<'a, 'o> {
     functions: &'a [FunctionFile<'a>],
     pub(super) options: &'o TensorOptions,
     pub(super) names: Names<'a>,
+    hidden: Hidden<'a>,
     pub(super) marks: Marks,
     /// Rows of the next node's results that are read at most; all may be of those that are missing.
     rows: Vec<Option<usize>>,
@@ -247,6 +256,7 @@ impl<'a, 'o> Walk<'a, 'o> {
             functions: &file.functions,
             options,
             names: Names::default(),
+            hidden: Hidden::default(),
             marks: Marks::new(),
             rows: Vec::new(),
             followed: 0,
@@ -323,6 +333,9 @@ impl<'a, 'o> Walk<'a, 'o> {
             return Err(Fault::of_graph(unsupported("sparse initializers are")));
         }
         for tensor in &graph.initializers {
+            let fault = |why| Fault { at: format!("initializer {:?}", tensor.name), why };
+            let kept = self.keep_hidden(tensor.name, scope.outer);
+            kept.map_err(|why| fault(why.into()))?;
             self.names.forget(tensor.name);
             self.names.few.extend(Few::of(tensor.element).map(|few| (tensor.name, few)));
             let read = numbers_or_places(tensor, self.folder, self.ledger, &self.texts);
@@ -330,7 +343,6 @@ impl<'a, 'o> Walk<'a, 'o> {
                 let value = self.builder.constant(spec.dims, array)?;
                 Ok(Value { texts: are_texts.then_some(TextOrigin::File), ..value })
             });
-            let fault = |why| Fault { at: format!("initializer {:?}", tensor.name), why };
             scope.insert(tensor.name, value.map_err(fault)?);
         }
         Ok(())
@@ -504,8 +516,10 @@ impl<'a, 'o> Walk<'a, 'o> {
         depth: usize,
     ) -> Result<(), Fault> {
         self.rows = self.rows_read(node, nodes, scope);
-        let (results, bounds) = self.node(node, scope, outer, depth)?;
         let fault = |why| Fault::at_node(name_of(node), node.op, why);
+        let kept = node.outputs.iter().try_for_each(|&name| self.keep_hidden(name, scope.outer));
+        kept.map_err(|why| fault(why.into()))?;
+        let (results, bounds) = self.node(node, scope, outer, depth)?;
         let mut bounds = bounds.into_iter().chain(std::iter::repeat(None));
         for (&output, result) in node.outputs.iter().zip(results) {
             let bound = bounds.next().flatten();
@@ -695,19 +709,15 @@ impl<'a, 'o> Walk<'a, 'o> {
             };
         }
         let mut facts = Names::default();
-        let hidden = self.hidden(node, scope, outer);
-        let held = self.ledger.charge(ITEM * self.names.items(hidden.iter().copied()));
-        let held = held.map_err(|why| Fault::at_node(name_of(node), node.op, why.into()))?;
-        let around = self.names.renamed(hidden.iter().map(|&name| (name, name)));
+        let around = std::mem::take(&mut self.hidden);
         let made = match node.op {
             "If" => self.choice(node, operands, scope, outer, depth, &mut facts),
             "Loop" => self.repeated(node, operands, scope, outer, depth, &mut facts.bounds),
             "Scan" => self.scanned(node, operands, scope, outer, depth),
             _ => self.mapped(node, operands, scope, outer, depth),
         };
-        hidden.iter().for_each(|name| self.names.forget(name));
-        self.names.extend(around);
-        drop(held);
+        self.show_hidden();
+        self.hidden = around;
         let made = made?;
         self.ensure_plain(node, node.inputs.iter().copied(), scope)?;
         node.outputs.iter().for_each(|name| self.names.forget(name)); // a graph may have them
@@ -715,22 +725,29 @@ impl<'a, 'o> Walk<'a, 'o> {
         Ok(Some(made))
     }
 
-    /// Names around a node that its graphs give to tensors of their own, as a body to an input.
-    fn hidden(
-        &self,
-        node: &'a NodeFile<'a>,
-        scope: &Scope<'a, '_>,
-        outer: &Outer<'a>,
-    ) -> Vec<&'a str> {
-        let is_around =
-            |name: &str| scope.get(name).is_some() || self.names.sequences.contains_key(name);
-        let mut found = Vec::new();
-        for own in node.attributes.iter().filter_map(|own| resolved(own, outer)) {
-            if let Some(graph) = own.graph.as_deref() {
-                add_names_of(graph, &is_around, &mut found);
-            }
+    /// Keeps what is known of a name `around` a graph that the graph has anew, as a body may have
+    /// for an input, until [`show_hidden`](Self::show_hidden).
+    pub(super) fn keep_hidden(
+        &mut self,
+        name: &'a str,
+        around: Option<&Scope<'a, '_>>,
+    ) -> Result<(), Exhausted> {
+        let Some(around) = around else { return Ok(()) };
+        let is_around = around.get(name).is_some() || self.names.sequences.contains_key(name);
+        if name.is_empty() || !is_around || self.hidden.names.contains(name) {
+            return Ok(());
         }
-        found
+        self.ledger.keep(NAME + ITEM * self.names.items(std::iter::once(name)))?;
+        self.hidden.names.insert(name);
+        self.hidden.facts.extend(self.names.renamed(std::iter::once((name, name))));
+        Ok(())
+    }
+
+    /// What was known of hidden names is known again.
+    fn show_hidden(&mut self) {
+        let hidden = std::mem::take(&mut self.hidden);
+        hidden.names.iter().for_each(|name| self.names.forget(name));
+        self.names.extend(hidden.facts);
     }
 
     /// Refuses texts, and tensors of which data decide a size, where graphs begin and end.
@@ -792,6 +809,7 @@ impl<'a, 'o> Walk<'a, 'o> {
             self.guards.push((condition.clone(), holds));
             let made = self.branch(node, (graph, &rows), scope, outer, depth);
             self.guards.pop();
+            self.show_hidden();
             made
         });
         let chosen = both.into_iter().collect::<Result<Vec<_>, _>>();
@@ -934,22 +952,6 @@ fn ensure_fits(node: &NodeFile<'_>, function: &FunctionFile<'_>) -> Result<()> {
         ));
     }
     Ok(())
-}
-
-/// Adds the names of tensors that a graph and those in it make, if they are around it as well.
-fn add_names_of<'a>(
-    graph: &'a GraphFile<'a>,
-    is_around: &dyn Fn(&str) -> bool,
-    found: &mut Vec<&'a str>,
-) {
-    let tensors = graph.initializers.iter().map(|tensor| tensor.name);
-    let inputs = graph.inputs.iter().map(|input| input.name);
-    let results = graph.nodes.iter().flat_map(|node| node.outputs.iter().copied());
-    found.extend(tensors.chain(inputs).chain(results).filter(|name| is_around(name)));
-    let attributes = graph.nodes.iter().flat_map(|node| node.attributes.iter());
-    for inner in attributes.filter_map(|own| own.graph.as_deref()) {
-        add_names_of(inner, is_around, found);
-    }
 }
 
 /// A graph of a node, by the name of its attribute.
