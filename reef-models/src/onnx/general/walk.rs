@@ -743,7 +743,7 @@ impl<'a, 'o> Walk<'a, 'o> {
         Ok(())
     }
 
-    /// What was known of hidden names is known again.
+    /// Gives hidden names their facts back.
     fn show_hidden(&mut self) {
         let hidden = std::mem::take(&mut self.hidden);
         hidden.names.iter().for_each(|name| self.names.forget(name));

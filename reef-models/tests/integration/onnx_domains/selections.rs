@@ -272,6 +272,22 @@ fn size_of_data_is_kept_if_a_body_has_its_name() {
     refused_of_rows(&[looped("y", "z")], "data decide about a size of \"y\"");
 }
 
+/// The other branch has the tensor around both.
+#[test]
+fn size_of_data_is_kept_if_one_branch_has_its_name() {
+    let then = graph("then_branch", &[node("Neg", &["x"], "y", &[]), open(12, "y", FLOAT, &[])]);
+    let other =
+        graph("else_branch", &[node("Neg", &["y"], "turned", &[]), open(12, "turned", FLOAT, &[])]);
+    let more = [
+        node("ReduceSum", &["x"], "sum", &[int("keepdims", 0)]),
+        node("Cast", &["sum"], "is", &[int("to", 9)]),
+        node("If", &["is"], "z", &[then, other]),
+        open(12, "z", FLOAT, &["n", "2"]),
+    ];
+    let made = made_of_rows(&more, [1.0, 2.0, 0.0, 3.0, 4.0, -10.0]); // their sum is 0
+    assert_eq!(made, [-1.0, -2.0, -4.0, 10.0]);
+}
+
 #[test]
 fn loop_over_rows_has_the_callers_bound() {
     let all = [node("Squeeze", &["n"], "count", &[])];
