@@ -88,6 +88,24 @@ fn selections_by_equal_masks_have_the_same_size() {
     refused_of_rows(&sum_with_rows_by("other"), "data decide about a size of operand 0");
 }
 
+/// As the scores and the boxes of several levels.
+#[test]
+fn joined_selections_have_the_same_size() {
+    let parts = [
+        scalar("ten", 10.0),
+        node("Mul", &["y", "ten"], "more", &[]),
+        node("Concat", &["y", "y"], "scores", &[int("axis", 0)]),
+        node("Concat", &["more", "more"], "boxes", &[int("axis", 0)]),
+        numbers("begin", &[0]),
+        numbers("end", &[i64::MAX]),
+        node("Slice", &["boxes", "begin", "end", "begin"], "all", &[]),
+        node("Add", &["scores", "all"], "z", &[]),
+        open(12, "z", FLOAT, &["n", "2"]),
+    ];
+    let made = made_of_rows(&parts, [1.0, 2.0, 0.0, 3.0, 4.0, 5.0]);
+    assert_eq!(made, [11.0, 22.0, 44.0, 55.0, 11.0, 22.0, 44.0, 55.0]);
+}
+
 #[test]
 fn images_whose_number_data_decide_are_resized_to_sizes() {
     let parts = counted(&[
@@ -782,6 +800,55 @@ fn no_more_boxes_are_chosen_than_are_read() {
     // An output that has all of them needs all.
     let said = network(&parts(open(12, "keep", I64, &["m"])), &[]).unwrap_err();
     assert!(said.contains("got 2000 of 2000 boxes"), "{said}");
+}
+
+/// As torchvision's detectors: boxes are chosen in a branch, and the first of them read outside.
+#[test]
+fn no_more_boxes_of_a_branch_are_chosen_than_are_read() {
+    let parts = |more: &[Vec<u8>]| {
+        let nothing = [
+            stored("nothing", I64, &[0], &[]),
+            node("Identity", &["nothing"], "none", &[]),
+            open(12, "none", I64, &[]),
+        ];
+        let some = [
+            stored("most", I64, &[1], &i64::MAX.to_le_bytes()),
+            node("NonMaxSuppression", &["boxes", "scores", "most"], "chosen", &[]),
+            numbers("two", &[2]),
+            node("Gather", &["chosen", "two"], "column", &[int("axis", 1)]),
+            numbers("one", &[1]),
+            node("Squeeze", &["column", "one"], "some", &[]),
+            open(12, "some", I64, &[]),
+        ];
+        let branches = [graph("then_branch", &nothing), graph("else_branch", &some)];
+        let parts = [
+            value(11, "boxes", &[1, 2000, 4]),
+            value(11, "scores", &[1, 1, 2000]),
+            scalar("least", 0.5),
+            node("ReduceMax", &["scores"], "best", &[int("keepdims", 0)]),
+            node("Less", &["best", "least"], "is_bad", &[]),
+            node("If", &["is_bad"], "keep", &branches),
+            numbers("zero", &[0]),
+            numbers("three", &[3]),
+            node("Slice", &["keep", "zero", "three", "zero"], "y", &[]),
+            open(12, "y", I64, &["n"]),
+        ];
+        [&parts[..], more].concat()
+    };
+    let made = network(&parts(&[]), &[]).unwrap();
+    let boxes: Vec<f32> = (0..2000).flat_map(|k| [k as f32, 0.0, k as f32 + 0.5, 1.0]).collect();
+    let mut scores = vec![0.1f32; 2000];
+    (scores[7], scores[1500], scores[3], scores[1999]) = (0.6, 0.9, 0.7, 0.5);
+    let good = made.execute(&[Array::F32(boxes.clone()), Array::F32(scores)]).unwrap();
+    assert_eq!(doubles(&good[0]), [1500.0, 3.0, 7.0]);
+    let bad = made.execute(&[Array::F32(boxes), Array::F32(vec![0.1; 2000])]).unwrap();
+    assert!(doubles(&bad[0]).is_empty());
+    // Of these all are read.
+    let all = node("Identity", &["keep"], "z", &[]);
+    for more in [vec![open(12, "keep", I64, &["m"])], vec![all, open(12, "z", I64, &["m"])]] {
+        let said = network(&parts(&more), &[]).unwrap_err();
+        assert!(said.contains("\"chosen\" (NonMaxSuppression)"), "{said}");
+    }
 }
 
 #[test]
