@@ -42,6 +42,7 @@ nodetest "$newer/node" --device "$device" --report "$new" "$@"
     echo "What fails of \`QLinearMatMul\` are numbers out of range, which the wheel has as what is left of them in 8 bits; the standard, ONNX Runtime"
     echo "and REEF have the bound. So it is with \`Cast\` to 4 bits; the newer tests have the bound. An inverse DFT differs in a number that is nearly zero,"
     echo "\`MaxUnpool\` has the positions of ONNX Runtime, and \`AveragePool\` counts elements beyond an edge as newer tests do."
+    echo "The numbers of \`adam_multiple\` are of an epsilon that its node does not have; the newer test has it."
     echo
     echo "The nine light networks of the same wheel (AlexNet to VGG-19, 1x3x224x224), alike:"
     echo
