@@ -13,8 +13,9 @@ use prost::encoding::{
 };
 use prost::{DecodeError, Message};
 
-/// Maximum number of tensors, parameters, dimensions and contents in a message.
-const MAX_ENTRIES: usize = 4096;
+/// Maximum number of tensors, parameters, dimensions and contents in a message: enough for 1,024
+/// inputs of four dimensions with their names and types, and as many outputs.
+const MAX_ENTRIES: usize = 16_384;
 
 /// Fields with a map of parameters, of inference.proto; no message has the last.
 const PARAMETERS_OF_INFER: u32 = 4;
@@ -241,18 +242,39 @@ mod tests {
     #[test]
     fn message_with_many_small_entries_is_refused() {
         let empty = InferInputTensor::default();
-        let shape = InferInputTensor { shape: vec![1; 5000], ..empty.clone() };
-        for inputs in [vec![empty; 5000], vec![shape]] {
+        let shape = InferInputTensor { shape: vec![1; 20_000], ..empty.clone() };
+        for inputs in [vec![empty; 20_000], vec![shape]] {
             let request = ModelInferRequest { inputs, ..ModelInferRequest::default() };
             let said = undecoded(&request).decoded_bytes().unwrap_err().to_string();
-            assert!(said.ends_with("must be at most 4096"), "{said}");
+            assert!(said.ends_with("must be at most 16384"), "{said}");
         }
-        let raw_input_contents = vec![Bytes::new(); 5000];
+        let raw_input_contents = vec![Bytes::new(); 20_000];
         let request = ModelInferRequest { raw_input_contents, ..ModelInferRequest::default() };
         assert!(undecoded(&request).decoded_bytes().is_err());
-        let bytes_contents = vec![Bytes::new(); 5000];
+        let bytes_contents = vec![Bytes::new(); 20_000];
         let texts = InferTensorContents { bytes_contents, ..Default::default() };
         assert!(undecoded(&with(texts)).decoded_bytes().is_err());
+    }
+
+    #[test]
+    fn request_of_1024_tensors_each_way_is_read() {
+        let input = InferInputTensor {
+            name: "past_key_values.511.value".into(),
+            datatype: "FP32".into(),
+            shape: vec![1, 300, 1000, 64],
+            ..InferInputTensor::default()
+        };
+        let output = InferRequestedOutputTensor {
+            name: "present.511.value".into(),
+            ..InferRequestedOutputTensor::default()
+        };
+        let request = ModelInferRequest {
+            inputs: vec![input; 1024],
+            outputs: vec![output; 1024],
+            raw_input_contents: vec![Bytes::new(); 1024],
+            ..ModelInferRequest::default()
+        };
+        assert_eq!(undecoded(&request).decoded_bytes(), Ok(0));
     }
 
     #[test]
