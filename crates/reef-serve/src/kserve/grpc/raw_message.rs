@@ -325,12 +325,13 @@ mod tests {
             let tensors = tensors.encode_to_vec();
             let fixed_length = (tag << 3 | WireType::SixtyFourBit as u32) as u8;
             let unknown = (15 << 3 | WireType::LengthDelimited as u32) as u8;
+            let mut len = Vec::new();
+            prost::encoding::encode_varint(tensors.len() as u64, &mut len);
+            let hidden = 6 + len.len() as u8;
             // As a fixed length, these are eight bytes and an unknown field with all tensors; as a
-            // map, an entry of ten bytes with an unknown field of eight.
-            let mut message = vec![fixed_length, 10, unknown, 8, 0, 0, 0, 0, 0, unknown];
-            prost::encoding::encode_varint(tensors.len() as u64, &mut message);
-            message.extend(tensors);
-            message
+            // map, an entry with an unknown field of so many that only the tensors follow.
+            let map = [fixed_length, hidden + 2, unknown, hidden, 0, 0, 0, 0, 0, unknown];
+            [&map[..], &len, &tensors].concat()
         };
         let message = RawMessage(hidden(PARAMETERS_OF_INFER).into());
         let decoded = message.clone().decode_as::<ModelInferRequest>();
