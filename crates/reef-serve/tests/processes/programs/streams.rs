@@ -139,10 +139,14 @@ fn request_that_waits_in_its_sequence_ends_with_its_client() {
     let open = || daemon.metric("reef_open_requests");
     let mut first = begin(&daemon, &body);
     first.read_exact(&mut [0; 512]).unwrap();
+    // It reads on: a slow reader would be in the way of the second one, and end.
+    let reader = std::thread::spawn(move || std::io::copy(&mut first, &mut std::io::sink()));
     let second = begin(&daemon, &body);
     within(SOON, "the second one waits", || open() == 2.0);
     drop(second);
     within(SOON, "its end", || open() == 1.0);
+    drop(daemon);
+    let _ended_or_lost = reader.join().unwrap();
 }
 
 /// It reads nothing, and no timeout of its connection ends that: as if it took a few bytes now and
