@@ -142,7 +142,7 @@ fn request_that_waits_in_its_sequence_ends_with_its_client() {
     // It reads on: a slow reader would be in the way of the second one, and end.
     let reader = std::thread::spawn(move || std::io::copy(&mut first, &mut std::io::sink()));
     let second = begin(&daemon, &body);
-    within(SOON, "the second one waits", || open() == 2.0);
+    within(SOON, "the second one waits", || open() > 2.0); // its connection, and its answer
     drop(second);
     within(SOON, "its end", || open() == 1.0);
     drop(daemon);
