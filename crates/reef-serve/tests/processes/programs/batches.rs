@@ -1,6 +1,8 @@
 //! Batches of requests to processes.
 
-use super::{RAW, SDK, TRUSTED, ask, error, numbers, pid, post, put, runs, with_echo};
+use super::{
+    PROCESS_ENDED, RAW, SDK, TRUSTED, ask, error, numbers, pid, post, put, runs, with_echo,
+};
 use crate::daemon::Daemon;
 use crate::{SOON, within};
 use serde_json::{Value, json};
@@ -126,7 +128,7 @@ fn crash_costs_open_requests_of_its_batch_only() {
     let before = pid(&daemon, "echo");
     let said = echo_together(&daemon, &["", "", "crash", ""]);
     assert_eq!(numbers(&said[3]), [4.0]);
-    let gone = (503, "the model's process ended during the request".to_owned());
+    let gone = (503, PROCESS_ENDED.to_owned());
     for of in &said[..3] {
         assert_eq!(error(of), gone);
     }

@@ -1,6 +1,6 @@
 //! Processes that end, break the protocol or never answer.
 
-use super::{answers_again, ask, ask_as, error, numbers, pid, runs, with_echo};
+use super::{PROCESS_ENDED, answers_again, ask, ask_as, error, numbers, pid, runs, with_echo};
 use crate::{SOON, within};
 use std::process::Command;
 
@@ -8,8 +8,7 @@ use std::process::Command;
 fn crash_costs_its_own_request_only() {
     let daemon = with_echo("process-crash", "", "");
     let before = pid(&daemon, "echo");
-    let gone = "the model's process ended during the request".to_owned();
-    assert_eq!(error(&ask(&daemon, "echo", "crash")), (503, gone.clone()));
+    assert_eq!(error(&ask(&daemon, "echo", "crash")), (503, PROCESS_ENDED.into()));
     assert_eq!(numbers(&ask(&daemon, "echo", "")), [1.5, -2.0], "the next one waits for the start");
     let process = pid(&daemon, "echo");
     assert_ne!(process, before);
@@ -25,7 +24,7 @@ fn crash_costs_its_own_request_only() {
     assert!(killed.unwrap().success());
     within(SOON, "its end", || !runs(process));
     assert_eq!(numbers(&ask(&daemon, "echo", "")), [1.5, -2.0]);
-    assert_eq!(error(&ask(&daemon, "echo", "half")), (503, gone));
+    assert_eq!(error(&ask(&daemon, "echo", "half")), (503, PROCESS_ENDED.into()));
     answers_again(&daemon, "echo");
 }
 
@@ -68,8 +67,7 @@ fn second_answer_belongs_to_no_request() {
 fn process_that_closes_its_socket_is_killed() {
     let daemon = with_echo("process-closes", "", "");
     let before = pid(&daemon, "echo");
-    let gone = "the model's process ended during the request".to_owned();
-    assert_eq!(error(&ask(&daemon, "echo", "close")), (503, gone));
+    assert_eq!(error(&ask(&daemon, "echo", "close")), (503, PROCESS_ENDED.into()));
     within(SOON, "its end", || !runs(before));
     answers_again(&daemon, "echo");
 }
@@ -78,8 +76,7 @@ fn process_that_closes_its_socket_is_killed() {
 #[test]
 fn child_of_a_process_that_crashes_ends_with_it() {
     let daemon = with_echo("process-forks", "", "");
-    let gone = "the model's process ended during the request".to_owned();
-    assert_eq!(error(&ask(&daemon, "echo", "fork")), (503, gone));
+    assert_eq!(error(&ask(&daemon, "echo", "fork")), (503, PROCESS_ENDED.into()));
     let child = std::fs::read_to_string(daemon.folder().join("models/echo/1/child")).unwrap();
     let child = child.parse().unwrap();
     within(SOON, "the end of its child", || !runs(child));
@@ -91,8 +88,7 @@ fn child_of_a_process_that_crashes_ends_with_it() {
 #[test]
 fn crash_that_leaves_a_program_behind_costs_one_request() {
     let daemon = with_echo("process-leaves", "", "");
-    let gone = "the model's process ended during the request".to_owned();
-    assert_eq!(error(&ask(&daemon, "echo", "leave")), (503, gone));
+    assert_eq!(error(&ask(&daemon, "echo", "leave")), (503, PROCESS_ENDED.into()));
     answers_again(&daemon, "echo");
 }
 

@@ -26,6 +26,8 @@ const SDK: &str = include_str!("sdk.py");
 
 /// The flags of a daemon that starts programs.
 const TRUSTED: &str = "models.processes=true";
+/// The error of a request whose process has ended.
+const PROCESS_ENDED: &str = "the model's process ended during the request";
 
 /// Puts a model into the repository of a daemon: a program with these arguments, and further keys.
 fn put(folder: &Path, name: &str, program: &str, args: &str, keys: &str) {

@@ -1,7 +1,7 @@
 //! Sequences of programs, which keep the state themselves.
 
 use super::batches::{ask_together, text, while_held};
-use super::{TRUSTED, error, post, put, with_echo};
+use super::{PROCESS_ENDED, TRUSTED, error, post, put, with_echo};
 use crate::daemon::Daemon;
 use crate::{SOON, within};
 use serde_json::{Value, json};
@@ -103,7 +103,7 @@ fn sequence_starts_again_after_its_process_has_ended() {
     assert_eq!(error(&step(&daemon, "a", LAST)), (400, ENDED.into()), "and for as long");
     let (sum, after) = sum_and_pid(&step(&daemon, "a", FIRST));
     assert!(sum == 1.0 && after != before, "{sum} {before} {after}");
-    let gone = (503, "the model's process ended during the request".to_owned());
+    let gone = (503, PROCESS_ENDED.to_owned());
     assert_eq!(error(&infer(&daemon, &body("crash", "a", NEXT))), gone);
     assert_eq!(error(&step(&daemon, "a", NEXT)), (400, ENDED.into()));
     assert_eq!(sum_and_pid(&step(&daemon, "a", FIRST)).0, 1.0);

@@ -16,6 +16,14 @@ fn with_count(test: &str) -> Daemon {
     Daemon::start_in(folder, &[TRUSTED, "models.load=[\"count\", \"tiny\"]"])
 }
 
+/// As [`with_count`], with requests and clients that may take ten minutes.
+fn with_patient_count(test: &str, keys: &str) -> Daemon {
+    let folder = Daemon::place(test);
+    put(folder.path(), "count", include_str!("streams.py"), "", keys);
+    let long = ["times.request_ms=600000", "times.write_ms=600000"];
+    Daemon::start_in(folder, &[TRUSTED, "models.load=[\"count\"]", long[0], long[1]])
+}
+
 /// Parts of an answer that does not end in the time of a test.
 const FOREVER: i64 = 1_000_000_000;
 
@@ -130,10 +138,7 @@ fn process_hears_that_the_client_of_a_stream_is_gone() {
 /// The request before it in its sequence goes on.
 #[test]
 fn request_that_waits_in_its_sequence_ends_with_its_client() {
-    let folder = Daemon::place("process-gone-waiting");
-    put(folder.path(), "count", include_str!("streams.py"), "", "max_sequences = 8");
-    let long = ["times.request_ms=600000", "times.write_ms=600000"];
-    let daemon = Daemon::start_in(folder, &[TRUSTED, "models.load=[\"count\"]", long[0], long[1]]);
+    let daemon = with_patient_count("process-gone-waiting", "max_sequences = 8");
     let sequence = json!({ "sequence_id": 7, "sequence_start": true });
     let body = json!({ "text": "a", "count": FOREVER, "parameters": sequence });
     let open = || daemon.metric("reef_open_requests");
@@ -153,10 +158,7 @@ fn request_that_waits_in_its_sequence_ends_with_its_client() {
 /// then.
 #[test]
 fn slow_reader_of_a_stream_does_not_hold_the_process() {
-    let folder = Daemon::place("process-slow-reader");
-    put(folder.path(), "count", include_str!("streams.py"), "", "");
-    let long = ["times.request_ms=600000", "times.write_ms=600000"];
-    let daemon = Daemon::start_in(folder, &[TRUSTED, "models.load=[\"count\"]", long[0], long[1]]);
+    let daemon = with_patient_count("process-slow-reader", "");
     let body = json!({ "text": "a".repeat(10_000), "count": 1_000_000_000_u64 }).to_string();
     let mut slow = TcpStream::connect(&daemon.http).unwrap();
     slow.set_read_timeout(Some(5 * SOON)).unwrap();

@@ -1,6 +1,6 @@
 //! Models that generate text: OpenAI's calls, byte for byte.
 
-use super::{RAW, TRUSTED, error, post, post_bytes, put};
+use super::{PROCESS_ENDED, RAW, TRUSTED, error, post, post_bytes, put};
 use crate::daemon::Daemon;
 use crate::{SOON, within};
 use serde_json::{Value, json};
@@ -305,8 +305,7 @@ fn error_of_a_text_follows_its_pieces() {
     assert_eq!(stream(&daemon, COMPLETIONS, &body("a raise")), want);
     let whole = body("a raise").replace("true", "false");
     assert_eq!(say(&daemon, COMPLETIONS, &whole), (500, raised));
-    let ended = "the model's process ended during the request";
-    let ended = refusal(ended, "server_error", "", "unavailable");
+    let ended = refusal(PROCESS_ENDED, "server_error", "", "unavailable");
     assert_eq!(say(&daemon, COMPLETIONS, &body("exit")), (503, ended));
     let whole = body("a").replace("true", "false");
     within(SOON, "an answer", || say(&daemon, COMPLETIONS, &whole).0 == 200);
