@@ -1,4 +1,4 @@
-"""Engines behind a daemon on a GPU: gpu_check.py FOLDER SECONDS. tools/engines/gpu_check.sh calls it, with an empty folder."""
+"""Engines behind a daemon on a GPU: gpu_check.py FOLDER SECONDS TURNS. tools/engines/gpu_check.sh calls it, with an empty folder."""
 
 import contextlib
 import importlib.util
@@ -280,7 +280,7 @@ def engine_row(name, daemon, seconds, training=None):
     return found, row(f"{name}, by its own clock", own.read)
 
 
-def measure(daemon, seconds, ends):
+def measure(daemon, seconds, turns, ends):
     print("\n| | token p50, ms | token p99, ms | tokens | training steps/s |\n|---|--:|--:|--:|--:|")
     alone, _ = engine_row("engine", daemon, seconds)
     loop = loop_of(seconds)
@@ -292,16 +292,20 @@ def measure(daemon, seconds, ends):
     ends.callback(training.end)
     while not training.lines[-1].startswith("step"):
         time.sleep(0.1)
-    engine, own = engine_row("engine, next to training", daemon, seconds, training)
-    loop = loop_of(seconds)
-    plain = row("`reef exec --class rt`, next to training", lambda: json.loads(loop.last()), training)
-    ratio, own_ratio = (times["p99_ms"] / plain["p99_ms"] for times in (engine, own))
-    print(f"\nnext to training: p99 of the engine is {own_ratio:.2f} times that of `reef exec --class rt` by the clocks of both programs,")
-    print(f"and {ratio:.2f} times by that of the engine's client, with the way to it")
+    ratios, requests = [], []
+    for _ in range(turns):
+        engine, own = engine_row("engine, next to training", daemon, seconds, training)
+        loop = loop_of(seconds)
+        plain = row("`reef exec --class rt`, next to training", lambda: json.loads(loop.last()), training)
+        ratios.append([times["p99_ms"] / plain["p99_ms"] for times in (own, engine)])
+        requests += engine["requests"]
+    print("\nnext to training, p99 of the engine as a multiple of that of `reef exec --class rt`; median, least and greatest:")
+    for clock, found in zip(("by the clocks of both programs", "by that of the engine's client"), zip(*ratios)):
+        print(f"    {statistics.median(found):.2f} ({min(found):.2f} to {max(found):.2f}) {clock}")
     print("\nengine, alone:")
     show_slow(alone["requests"])
     print("\nengine, next to training:")
-    show_slow(engine["requests"])
+    show_slow(requests)
 
 
 def main():
@@ -319,7 +323,7 @@ def main():
             check_onnx(daemon)
         if has_chat:
             check_chat(daemon)
-            measure(daemon, float(sys.argv[2]), ends)
+            measure(daemon, float(sys.argv[2]), int(sys.argv[3]), ends)
 
 
 if __name__ == "__main__":
