@@ -33,7 +33,7 @@ use crate::observe::residency::ResidencyCollector;
 use crate::observe::scrapes::Scrapes;
 use crate::observe::triton::GpuCollector;
 use crate::requests::buffer_pool::BufferPool;
-use crate::requests::job::{BoundInput, BoundOutput, Job, Phases};
+use crate::requests::job::{BoundInput, BoundOutput, Job, Phases, reply_of};
 use crate::requests::regions::Regions;
 use crate::requests::serial_work::SerialWork;
 use crate::requests::worker_pool::WorkerPool;
@@ -502,11 +502,13 @@ impl Server {
             })
         });
         drop(entry);
+        let awake = model.awake_for_answer(class);
         let (result, phases) = match queued {
             Err(error) => (Err(error), None),
-            Ok(()) => match tokio::time::timeout_at(deadline.into(), answer).await {
-                Ok(Ok((result, phases))) => (result, Some(phases)),
-                Ok(Err(_)) => {
+            Ok(()) => match tokio::time::timeout_at(deadline.into(), reply_of(answer, awake)).await
+            {
+                Ok(Some((result, phases))) => (result, Some(phases)),
+                Ok(None) => {
                     let gone = Error::Unavailable("the model was unloaded".into());
                     (Err(model.node().explain(gone)), None)
                 }

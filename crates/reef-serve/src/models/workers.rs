@@ -18,6 +18,10 @@ use std::time::{Duration, Instant};
 /// of threads, which take up to 30 µs each on a virtual machine.
 const AWAKE_TIME: Duration = Duration::from_micros(200);
 
+/// Time for which a thread of connections stays awake for the answer of a program to a real-time
+/// request: as long as the worker that reads it.
+const ANSWER_TIME: Duration = Duration::from_micros(100);
+
 /// A worker thread of a model.
 struct Worker<'a> {
     id: WorkerId,
@@ -33,7 +37,6 @@ impl LoadedModel {
     pub(super) fn serve(&self, id: WorkerId, instance_id: &InstanceId) {
         let mut worker = Worker { id, instance_id, keeps: self.spec.is_process(), kept: None };
         let (class, queue) = (id.class, self.queue(id.class));
-        let stays_awake = class == Class::RealTime && self.spec.is_process();
         let mut awake = None;
         while let Some(job) = queue.pop(id.number, awake) {
             let left = job.deadline.saturating_duration_since(Instant::now());
@@ -52,11 +55,22 @@ impl LoadedModel {
                     self.serve_all(&mut worker, batch);
                 }
             }
-            awake = stays_awake.then(|| Instant::now() + AWAKE_TIME);
+            awake = self.stays_awake(class).then(|| Instant::now() + AWAKE_TIME);
         }
         if let Some(instance) = worker.kept {
             self.base.give(class, instance); // its process ends with the others
         }
+    }
+
+    /// Returns until when the thread that waits for an answer does not sleep.
+    pub(crate) fn awake_for_answer(&self, class: Class) -> Option<Instant> {
+        self.stays_awake(class).then(|| Instant::now() + ANSWER_TIME)
+    }
+
+    /// Real-time requests to programs are worth a moment of a processor. Other answers take longer,
+    /// or wait for a device.
+    fn stays_awake(&self, class: Class) -> bool {
+        class == Class::RealTime && self.spec.is_process()
     }
 
     /// Returns the batching for `job`: at most the rows of an existing network, or it would wait in

@@ -12,8 +12,9 @@ use crate::tenants::tenant::Tenant;
 use bytes::Bytes;
 use reef::Account;
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
-use tokio::sync::oneshot;
+use tokio::sync::oneshot::{self, error::TryRecvError};
 
 /// Bytes that are copied at a time between a region and an instance; they fit in the cache.
 const CHUNK: usize = 64 << 10;
@@ -88,7 +89,28 @@ pub(crate) struct Job {
     pub(crate) outputs: Vec<BoundOutput>,
     pub(crate) arrived: Instant,
     pub(crate) deadline: Instant,
-    pub(crate) reply: oneshot::Sender<(Result<Vec<Vec<u8>>>, Phases)>,
+    pub(crate) reply: oneshot::Sender<Reply>,
+}
+
+/// Outputs of a request, or its error, and how long it took.
+pub(crate) type Reply = (Result<Vec<Vec<u8>>>, Phases);
+
+/// Waits for an answer; `None` if there will be none. Until `awake` the thread looks for it again
+/// and again, between work of other connections, and does not have to be woken.
+pub(crate) async fn reply_of(
+    mut answer: oneshot::Receiver<Reply>,
+    awake: Option<Instant>,
+) -> Option<Reply> {
+    while awake.is_some_and(|until| Instant::now() < until) {
+        match answer.try_recv() {
+            Err(TryRecvError::Empty) => {
+                thread::yield_now(); // the program may need this processor
+                tokio::task::yield_now().await;
+            }
+            done => return done.ok(),
+        }
+    }
+    answer.await.ok()
 }
 
 /// An input, with its offset among the model's inputs.
@@ -256,6 +278,57 @@ pub(crate) fn chunks(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::future::Future;
+    use std::pin::pin;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use std::task::{Context, Poll, Wake};
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn reply() -> Reply {
+        (Ok(vec![vec![7]]), Phases::default())
+    }
+
+    #[test]
+    fn other_work_of_the_thread_goes_on_while_it_looks_for_an_answer() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let found = runtime.block_on(async {
+            let (send, answer) = oneshot::channel();
+            // On the one thread that there is, so only if the wait for the answer lets it run.
+            tokio::spawn(async move { send.send(reply()) });
+            reply_of(answer, Some(Instant::now() + HOUR)).await
+        });
+        assert_eq!(found.unwrap().0.unwrap(), [[7]]);
+    }
+
+    #[test]
+    fn no_answer_is_awaited_that_cannot_come() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        for awake in [None, Some(Instant::now() + HOUR)] {
+            let (send, answer) = oneshot::channel();
+            drop(send);
+            assert!(runtime.block_on(reply_of(answer, awake)).is_none());
+        }
+    }
+
+    #[test]
+    fn thread_sleeps_once_its_time_awake_is_over() {
+        struct Wakes(AtomicUsize);
+        impl Wake for Wakes {
+            fn wake(self: Arc<Self>) {
+                self.0.fetch_add(1, Relaxed);
+            }
+        }
+        let wakes = Arc::new(Wakes(AtomicUsize::new(0)));
+        let waker = Arc::clone(&wakes).into();
+        let (send, answer) = oneshot::channel();
+        let mut waiting = pin!(reply_of(answer, Some(Instant::now())));
+        assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        assert_eq!(wakes.0.load(Relaxed), 0);
+        send.send(reply()).unwrap();
+        assert_eq!(wakes.0.load(Relaxed), 1);
+        assert!(matches!(waiting.poll(&mut Context::from_waker(&waker)), Poll::Ready(Some(_))));
+    }
 
     #[test]
     fn chunks_cover_all_bytes_once() {
