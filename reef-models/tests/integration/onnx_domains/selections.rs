@@ -70,6 +70,28 @@ fn operators_of_other_rows_refuse_sizes_of_data() {
     say("Concat", &["y", "y"], &[int("axis", 0)]).unwrap();
 }
 
+/// Columns of real rows are selected, and all rows stay as many as data decide.
+#[test]
+fn known_condition_on_another_axis_keeps_the_size() {
+    let selected = |attributes: &[Vec<u8>]| {
+        [
+            stored("second", 9, &[2], &[0, 1]),
+            node("Compress", &["y", "second"], "z", attributes),
+            open(12, "z", FLOAT, &[]),
+        ]
+    };
+    let x = [1.0, 2.0, 0.0, 3.0, 4.0, 5.0];
+    assert_eq!(made_of_rows(&selected(&[int("axis", 1)]), x), [2.0, 5.0]);
+    assert_eq!(made_of_rows(&selected(&[int("axis", 0)]), x), [4.0, 5.0]);
+    assert_eq!(made_of_rows(&selected(&[]), x), [2.0], "the second element of all");
+    let parts = [
+        stored("second", 9, &[2], &[0, 1]),
+        node("Transpose", &["y"], "columns", &[]),
+        node("Compress", &["columns", "second"], "z", &[]),
+    ];
+    refused_of_rows(&parts, "data decide about a size of operand 0");
+}
+
 /// As exporters repeat the mask of each tensor that it selects from.
 #[test]
 fn selections_by_equal_masks_have_the_same_size() {

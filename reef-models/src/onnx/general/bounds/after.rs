@@ -236,6 +236,7 @@ fn passed(
     let is_alone = given.iter().flatten().count() == 1;
     let is_only = is_alone && first == 0;
     let found = match call.op() {
+        "Compress" if first == 0 => return compressed(call, x, bound),
         op if COUNTING.contains(&op) => return Ok(Passed::Nothing),
         op if ELEMENTWISE.contains(&op) => elementwise(call, given, result).and_then(of),
         // Statistics of a batch in training mode are of all its rows.
@@ -482,6 +483,18 @@ fn is_plain(call: &Call<'_>) -> bool {
 /// True if the first axis of an operand of a product is that of its rows.
 fn turns_batches(call: &Call<'_>) -> Result<bool> {
     Ok(call.flag("transBatchA", false)? || call.flag("transBatchB", false)?)
+}
+
+/// The size of what a known condition selects: that of another axis stays, and of this one the
+/// selected rows are known.
+fn compressed(call: &Call<'_>, x: &Value, bound: &Bound) -> Result<Passed> {
+    let Some(number) = call.maybe_int("axis")? else {
+        // All elements are one row, in which the real ones come first.
+        let is_first = x.dims()[..bound.axis].iter().all(|&size| size == 1);
+        return Ok(if is_first { Passed::Nothing } else { Passed::Refused });
+    };
+    let is_other = axis(number, x.rank())? != bound.axis;
+    Ok(if is_other { Passed::On(bound.clone()) } else { Passed::Nothing })
 }
 
 /// True if a size is the same one along an axis.
