@@ -425,6 +425,17 @@ fn shape_whose_other_axis_is_open_is_refused() {
     }
 }
 
+/// Two rows of three, or three of two: the other size would change as well.
+#[test]
+fn fixed_elements_in_a_shape_that_data_decide_are_refused() {
+    let parts = counted(&[
+        numbers("rest", &[-1]),
+        node("Concat", &["n", "rest"], "shape", &[int("axis", 0)]),
+        node("Reshape", &["x", "shape"], "z", &[]),
+    ]);
+    refused_of_rows(&parts, "data decide about a shape of a fixed number of elements");
+}
+
 #[test]
 fn rows_that_are_expanded_to_a_fixed_number_are_refused() {
     let parts = [numbers("shape", &[3, 1]), node("Expand", &["y", "shape"], "z", &[])];

@@ -177,7 +177,10 @@ pub(in crate::onnx::general) fn of_results(
         return Ok(vec![Some(bound); results.len()]);
     }
     let given = &*call.given;
-    let Some(first) = given.iter().position(Option::is_some) else { return Ok(none) };
+    let Some(first) = given.iter().position(Option::is_some) else {
+        ensure_fixed_shape(call)?;
+        return Ok(none);
+    };
     let passed = match (call.operands.get(first).copied().flatten(), &given[first]) {
         (Some(x), Some(bound)) => passed(b, call, [x, &results[0]], bound, first)?,
         _ => Passed::Refused,
@@ -199,6 +202,19 @@ pub(in crate::onnx::general) fn of_results(
         Passed::Nothing => Ok(none),
         Passed::Refused => Err(refusal(first)),
     }
+}
+
+/// Refuses a shape that data decide for elements whose number they don't: its other sizes would
+/// have to follow.
+fn ensure_fixed_shape(call: &Call<'_>) -> Result<()> {
+    let points = call.points(1).filter(|_| call.op() == "Reshape");
+    if points.is_none_or(|[least, most, _]| whole(least) == whole(most)) {
+        return Ok(());
+    }
+    Err(beyond(
+        "data decide about a shape of a fixed number of elements: export the file with a fixed \
+         shape",
+    ))
 }
 
 fn refusal(operand: usize) -> String {
