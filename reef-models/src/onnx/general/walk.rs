@@ -3,8 +3,9 @@
 use super::bounds::after::of_results;
 use super::bounds::before::prepared;
 use super::bounds::points::{joined, of_sizes, operands_at};
-use super::call::{Around, Call, Marks, Outer, Points, attribute_of, int_of, resolved};
+use super::call::{Around, Call, Outer, Points, attribute_of, int_of, resolved};
 use super::few::Few;
+use super::marks::Marks;
 use super::operators::lower;
 use super::options::TensorOptions;
 use super::stored::element;
@@ -257,7 +258,7 @@ impl<'a, 'o> Walk<'a, 'o> {
             options,
             names: Names::default(),
             hidden: Hidden::default(),
-            marks: Marks::new(),
+            marks: Marks::default(),
             rows: Vec::new(),
             followed: 0,
             iterations: 0,

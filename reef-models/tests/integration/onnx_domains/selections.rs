@@ -516,6 +516,26 @@ fn end_before_the_first_row_counts_from_the_last() {
     assert_eq!(made_of_rows(&parts, [0.0; 6]), [5.0, 6.0, 7.0]);
 }
 
+/// As windows of two, three or four of what there is.
+#[test]
+fn whole_windows_of_rows_are_not_all_rows() {
+    for (window, want) in [(2i64, 6), (3, 6), (4, 4)] {
+        let parts = [
+            value(11, "x", &[8]),
+            node("NonZero", &["x"], "places", &[]),
+            node("Size", &["places"], "n", &[]),
+            numbers("window", &[window]),
+            numbers("begin", &[0]),
+            node("Div", &["n", "window"], "windows", &[]),
+            node("Mul", &["windows", "window"], "end", &[]),
+            node("Slice", &["x", "begin", "end"], "z", &[]),
+            open(12, "z", FLOAT, &["m"]),
+        ];
+        let x = Array::F32(vec![1.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1.0, 1.0]);
+        assert_eq!(outputs(&parts, &[8], x)[0].len(), want, "windows of {window} in 7");
+    }
+}
+
 #[test]
 fn mean_of_integers_is_that_of_real_rows() {
     let parts = [

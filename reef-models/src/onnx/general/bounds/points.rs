@@ -5,13 +5,12 @@
 //! apart from others that are at most the same.
 
 use crate::onnx::fault::{Result, beyond};
-use crate::onnx::general::call::{Call, Marks, Points};
+use crate::onnx::general::call::{Call, Points};
+use crate::onnx::general::marks::Marks;
 use crate::tensors::builder::Builder;
-use crate::tensors::value::{Bound, Value, ValueData};
+use crate::tensors::value::{Bound, Value};
 use reef_op::tensor::Element;
 
-/// The first mark. Marks are exact as integers of 32 bits and as singles.
-const MARK: i64 = 8_000_000;
 /// Most elements of a tensor that is followed.
 const MAX_ELEMENTS: usize = 64;
 
@@ -43,17 +42,9 @@ const FOLLOWED: &[&str] = &[
     "Where",
 ];
 
-/// A number for this size alone.
-fn mark(size: &Value) -> Option<i64> {
-    match size.data {
-        ValueData::Storage(storage) => Some(MARK + storage as i64),
-        ValueData::Known(_) => None,
-    }
-}
-
-/// Number of rows at each point.
-pub(crate) fn sizes(x: &Value, bound: &Bound) -> Option<[i64; 3]> {
-    Some([0, x.dims()[bound.axis] as i64, mark(&bound.size)?])
+/// Number of rows at each point, if there is a mark for it.
+pub(crate) fn sizes(x: &Value, bound: &Bound, marks: &Marks) -> Option<[i64; 3]> {
+    Some([0, x.dims()[bound.axis] as i64, marks.of(&bound.size)?])
 }
 
 /// Returns the result of `Shape` and `Size` for an operand with a bound; `of` makes it of its
@@ -65,8 +56,8 @@ pub(in crate::onnx::general) fn of_sizes(
     marks: &mut Marks,
     of: impl Fn(Vec<i64>) -> (Vec<usize>, Vec<i64>),
 ) -> Result<Option<Points>> {
-    let Some(sizes) = sizes(x, bound) else { return Ok(None) };
-    marks.insert(sizes[2], bound.size.clone());
+    marks.add(&bound.size);
+    let Some(sizes) = sizes(x, bound, marks) else { return Ok(None) };
     let mut made = Vec::new();
     for size in sizes {
         let mut dims: Vec<i64> = x.dims().iter().map(|&size| size as i64).collect();
@@ -166,7 +157,7 @@ pub(crate) fn open(
     let value = call.get(index)?;
     let mut all = Vec::new();
     for place in (0..most.len()).filter(|&place| least[place] != most[place]) {
-        let size = match call.marks.get(&marked[place]).filter(|_| least[place] == 0) {
+        let size = match call.marks.get(marked[place]).filter(|_| least[place] == 0) {
             Some(size) => size.clone(),
             None => {
                 let flat = b.reshape(value, vec![most.len()])?;

@@ -139,7 +139,7 @@ fn pad_to_fixed(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let (x, rank) = (call.get(0)?, call.get(0)?.rank());
     let refused = || beyond("data decide about padding that leads to no fixed size: fix it");
     let (bound, points) = call.bound(0).zip(call.points(1)).ok_or_else(refused)?;
-    let sizes = points::sizes(x, bound).ok_or_else(refused)?;
+    let sizes = points::sizes(x, bound, call.marks).ok_or_else(refused)?;
     let lists = points.each_ref().map(points::whole);
     let at = bound.axis;
     let is_fixed = |place: usize| lists.iter().all(|list| list[place] == lists[0][place]);
