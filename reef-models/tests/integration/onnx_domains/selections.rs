@@ -536,6 +536,17 @@ fn whole_windows_of_rows_are_not_all_rows() {
     }
 }
 
+/// The elements of a row: their number is known for no rows at all, and then it is 0.
+#[test]
+fn quotient_by_a_number_that_may_be_0_is_no_size() {
+    let parts = counted(&[
+        node("Size", &["y"], "all", &[]),
+        node("Div", &["all", "n"], "each", &[]),
+        node("ConstantOfShape", &["each"], "z", &[]),
+    ]);
+    refused_of_rows(&parts, "\"z\" (ConstantOfShape): the values of input [\"x\"] decide about");
+}
+
 #[test]
 fn mean_of_integers_is_that_of_real_rows() {
     let parts = [

@@ -102,9 +102,30 @@ pub(in crate::onnx::general) fn operands_at<'v>(
     let is_open = match op {
         "Where" => points.first().is_some_and(|first| !is_fixed(first.as_ref())),
         "Equal" => !is_decided(operands, points),
+        "Div" | "Mul" | "ReduceProd" => !is_ordered(op, operands, points),
         _ => false,
     };
     (!is_open).then_some(all)
+}
+
+/// True if a product or a quotient is at its least and its most where its operands are: of several
+/// numbers that data decide none is negative, and no divisor is 0.
+fn is_ordered(op: &str, operands: &[Option<&Value>], points: &[Option<Points>]) -> bool {
+    let all = |k: usize, fits: fn(f64) -> bool| {
+        let least = match points.get(k) {
+            Some(Some([least, ..])) => Some(least),
+            _ => operands.get(k).copied().flatten(),
+        };
+        let known = least.and_then(Value::known_values);
+        known.is_none_or(|known| known.array.values().to_f64().into_iter().all(fits))
+    };
+    let is_open = |k: usize| points.get(k).is_some_and(|points| !is_fixed(points.as_ref()));
+    let is_not_negative = |k: usize| all(k, |number| number >= 0.0);
+    match op {
+        "Mul" => !is_open(0) || !is_open(1) || is_not_negative(0) && is_not_negative(1),
+        "Div" => !is_open(1) || is_not_negative(0) && all(1, |number| number > 0.0),
+        _ => is_not_negative(0),
+    }
 }
 
 /// True if two operands are equal at all sizes or at none, each pair of numbers.
