@@ -548,6 +548,37 @@ fn quotient_by_a_number_that_may_be_0_is_no_size() {
 }
 
 #[test]
+fn range_has_all_numbers_below_an_end_that_data_decide() {
+    let halves = counted(&[
+        node("Squeeze", &["n"], "count", &[]),
+        node("Cast", &["count"], "real", &[int("to", FLOAT)]),
+        scalar("half", 0.5),
+        node("Mul", &["real", "half"], "end", &[]),
+        scalar("from", 0.0),
+        scalar("step", 1.0),
+        node("Range", &["from", "end", "step"], "z", &[]),
+        open(12, "z", FLOAT, &["m"]),
+    ]);
+    let x = [1.0, 2.0, 0.0, 3.0, 0.0, 5.0];
+    assert_eq!(made_of_rows(&halves, x), [0.0], "below 0.5");
+    assert_eq!(made_of_rows(&halves, [1.0; 6]), [0.0, 1.0], "below 1.5");
+    assert!(made_of_rows(&halves, [0.0; 6]).is_empty());
+    let number = |name, number: i64| stored(name, I64, &[], &number.to_le_bytes());
+    let but_two = counted(&[
+        node("Squeeze", &["n"], "count", &[]),
+        number("two", 2),
+        node("Sub", &["count", "two"], "end", &[]),
+        number("from", 0),
+        number("step", 1),
+        node("Range", &["from", "end", "step"], "numbers", &[]),
+        node("Shape", &["numbers"], "z", &[]),
+        open(12, "z", I64, &["1"]),
+    ]);
+    assert_eq!(made_of_rows(&but_two, [1.0; 6]), [1.0]);
+    assert_eq!(made_of_rows(&but_two, [0.0; 6]), [0.0], "none below -2");
+}
+
+#[test]
 fn mean_of_integers_is_that_of_real_rows() {
     let parts = [
         node("Cast", &["y"], "whole", &[int("to", 6)]),

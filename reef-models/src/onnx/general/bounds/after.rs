@@ -374,7 +374,12 @@ fn of_numbers(b: &mut Builder<'_>, call: &Call<'_>, result: &Value) -> Result<Op
             };
             Ok(Some(Bound { axis, size }))
         }
-        _ => Ok(Some(Bound { axis, size })),
+        _ => {
+            let least = call.points(index).map(|points| whole(&points[0]));
+            let may_be_below = least.is_some_and(|least| least[place] < 0);
+            let size = if may_be_below { b.with_number(Binary::Max, &size, 0.0)? } else { size };
+            Ok(Some(Bound { axis, size }))
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::onnx::general::call::{Call, Points};
 use crate::onnx::general::marks::Marks;
 use crate::tensors::builder::Builder;
 use crate::tensors::value::{Bound, Value};
-use reef_op::tensor::Element;
+use reef_op::tensor::{Element, Unary};
 
 /// Most elements of a tensor that is followed.
 const MAX_ELEMENTS: usize = 64;
@@ -167,15 +167,28 @@ pub(crate) fn whole(value: &Value) -> Vec<i64> {
     value.known_values().map_or(Vec::new(), |known| known.array.values().to_i64())
 }
 
-/// Places of operand `index` whose numbers data decide, with these numbers.
+/// The integer that each number of a value is, or the next one above it.
+fn rounded_up(b: &mut Builder<'_>, value: &Value) -> Result<Value> {
+    if !value.element().is_float() {
+        return Ok(value.clone());
+    }
+    let above = b.unary(Unary::Ceil, value)?;
+    b.cast(&above, Element::I64)
+}
+
+/// Places of operand `index` whose numbers data decide, with these numbers. Floats are the ends of
+/// a `Range`, which has all integers below them.
 pub(crate) fn open(
     b: &mut Builder<'_>,
     call: &Call<'_>,
     index: usize,
 ) -> Result<Vec<(usize, Value)>> {
     let Some(points) = call.points(index) else { return Ok(Vec::new()) };
-    let [least, most, marked] = points.each_ref().map(whole);
-    let value = call.get(index)?;
+    let [least, most, marked] = points;
+    let (least, most) = (rounded_up(b, least)?, rounded_up(b, most)?);
+    let marked = rounded_up(b, marked)?;
+    let [least, most, marked] = [least, most, marked].each_ref().map(whole);
+    let value = &rounded_up(b, call.get(index)?)?;
     let mut all = Vec::new();
     for place in (0..most.len()).filter(|&place| least[place] != most[place]) {
         let size = match call.marks.get(marked[place]).filter(|_| least[place] == 0) {

@@ -149,7 +149,10 @@ fn filled(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
 
 fn range(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let limit = match call.points(1) {
-        Some(_) => call.upper_bounds(1)?.and_then(|most| most.first().map(|&most| most as f64)),
+        Some([_, most, _]) => {
+            call.get(1)?; // its bounds are read in its place
+            most.known_values().and_then(|known| known.array.values().to_f64().first().copied())
+        }
         None => call.number(1)?,
     };
     let limit = limit.ok_or("operand 1 is missing")?;
