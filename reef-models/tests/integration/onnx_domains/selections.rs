@@ -946,6 +946,40 @@ fn no_more_boxes_of_a_branch_are_chosen_than_are_read() {
     }
 }
 
+/// The graph around has an end of that name too, for a part of something else.
+#[test]
+fn end_of_a_branch_hides_that_around_it() {
+    let best = [
+        node("NonMaxSuppression", &["boxes", "scores", "most"], "chosen", &[]),
+        node("Gather", &["chosen", "two"], "column", &[int("axis", 1)]),
+        node("Squeeze", &["column", "one"], "keep", &[]),
+        node("Constant", &[], "end", &[ints("value_ints", &[3])]),
+        node("Slice", &["keep", "zero", "end", "zero"], "best", &[]),
+        open(12, "best", I64, &[]),
+    ];
+    let nothing = [
+        node("Constant", &[], "nothing", &[ints("value_ints", &[0])]),
+        open(12, "nothing", I64, &[]),
+    ];
+    let branches = [graph("then_branch", &best), graph("else_branch", &nothing)];
+    let parts = [
+        value(11, "boxes", &[1, 3, 4]),
+        value(11, "scores", &[1, 1, 3]),
+        stored("is", 9, &[], &[1]),
+        numbers("most", &[3]),
+        numbers("zero", &[0]),
+        numbers("one", &[1]),
+        numbers("two", &[2]),
+        numbers("end", &[1]),
+        node("If", &["is"], "y", &branches),
+        open(12, "y", I64, &["n"]),
+    ];
+    let network = network(&parts, &[]).unwrap();
+    let boxes: Vec<f32> = [0.0f32, 5.0, 9.0].iter().flat_map(|&x| [x, 0.0, x + 1.0, 1.0]).collect();
+    let made = network.execute(&[Array::F32(boxes), Array::F32(vec![0.8, 0.7, 0.9])]).unwrap();
+    assert_eq!(doubles(&made[0]), [2.0, 0.0, 1.0]);
+}
+
 #[test]
 fn selections_of_constants_have_known_sizes() {
     let parts = [
