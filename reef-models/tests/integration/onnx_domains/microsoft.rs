@@ -505,6 +505,23 @@ fn packed_operands_of_other_heads_are_refused() {
 }
 
 #[test]
+fn bias_of_attention_that_is_no_list_is_refused() {
+    for (bias, shown) in
+        [(scalar("bias", 1.0), "[]"), (singles("bias", &[6, 1], |_| 1.0), "[6, 1]")]
+    {
+        let inputs = ["x", "x", "x", "bias"];
+        let parts = [
+            node_in(MS, "MultiHeadAttention", &inputs, &["y"], &[int("num_heads", 1)]),
+            value(11, "x", &[1, 2, 2]),
+            bias,
+            value(12, "y", &[]),
+        ];
+        let said = network(&parts, &[]).unwrap_err();
+        assert!(said.ends_with(&format!("a bias must be a list, got float32{shown}")), "{said}");
+    }
+}
+
+#[test]
 fn windows_of_an_axis_become_an_axis() {
     let made = |dims: [usize; 2], attributes: &[Vec<u8>]| {
         let sizes = dims.map(|size| size as i64);
