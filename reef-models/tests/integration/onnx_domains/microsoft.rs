@@ -133,6 +133,24 @@ fn embeddings_are_looked_up_and_normalized() {
     assert_eq!(made[1], Array::I32(vec![1]));
 }
 
+#[test]
+fn mask_of_embeddings_has_a_number_for_each_word() {
+    let inputs = ["x", "", "words", "places", "", "scale", "shift", "mask"];
+    let parts = [
+        node_in(MS, "EmbedLayerNormalization", &inputs, &["y", "lengths"], &[]),
+        stored("mask", I32, &[2], &[1, 0, 0, 0, 1, 0, 0, 0]),
+        singles("words", &[2, 1], |k| k as f32),
+        singles("places", &[2, 1], |_| 0.0),
+        singles("scale", &[1], |_| 1.0),
+        singles("shift", &[1], |_| 0.0),
+        open(11, "x", I32, &["1", "2"]),
+        open(12, "y", FLOAT, &[]),
+        open(12, "lengths", I32, &[]),
+    ];
+    let said = network(&parts, &[]).unwrap_err();
+    assert!(said.ends_with("a mask int32[2] of 1 rows of 2 words"), "{said}");
+}
+
 /// As in ONNX Runtime.
 #[test]
 fn segments_of_embeddings_are_the_first_if_left_out() {

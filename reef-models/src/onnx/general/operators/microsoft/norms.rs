@@ -148,6 +148,9 @@ pub(super) fn embed(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Option<Vec<V
     let made = b.scaled(&made, Some(&scale), Some(&shift))?;
     let made = b.cast(&made, sum.element())?;
     let index = match call.maybe(7) {
+        Some(mask) if mask.dims() != [batch, tokens] => {
+            return Err(format!("a mask {} of {batch} rows of {tokens} words", mask.spec));
+        }
         Some(mask) => {
             let sums = b.fold_axes(mask, &[1], FoldKind::Sum)?;
             let sums = b.reshape(&sums, vec![batch])?;
