@@ -321,6 +321,21 @@ fn ignored_target_of_an_infinite_loss_counts_nothing() {
     }
 }
 
+#[test]
+fn loss_of_scores_without_classes_is_refused() {
+    for dims in [&[3][..], &[]] {
+        let parts = [
+            value(11, "x", dims),
+            numbers("target", &[0]),
+            node("SoftmaxCrossEntropyLoss", &["x", "target"], "y", &[]),
+            open(12, "y", FLOAT, &[]),
+        ];
+        let said = network(&parts, &[]).unwrap_err();
+        let want = format!("scores must be of rows and classes, got float32{dims:?}");
+        assert!(said.ends_with(&want), "{said}");
+    }
+}
+
 /// A row of `from` elements, each its place, in another size by a node of this operator set.
 fn resized(opset: i64, from: usize, inputs: &[&str], more: &[Vec<u8>]) -> Vec<f64> {
     let list = |name: &str, numbers: &[f32]| {
