@@ -253,6 +253,23 @@ fn sequences_of_no_batches_are_reversed_to_nothing() {
     assert_eq!(network(&parts, &[]).unwrap().outputs[0].spec.dims, [4, 0]);
 }
 
+/// The only window starts behind the last element.
+#[test]
+fn pool_of_padding_alone_gives_nothing() {
+    for op in ["MaxPool", "AveragePool", "LpPool"] {
+        for (len, pads) in [(0, [0, 1]), (2, [-2, 1])] {
+            let attributes = [ints("kernel_shape", &[1]), ints("pads", &pads), int("ceil_mode", 1)];
+            let parts = [
+                value(11, "x", &[1, 1, len]),
+                node(op, &["x"], "y", &attributes),
+                open(12, "y", FLOAT, &[]),
+            ];
+            let made = network(&parts, &[]).unwrap();
+            assert_eq!(made.outputs[0].spec.dims, [1, 1, 0], "{op} of {len} with {pads:?}");
+        }
+    }
+}
+
 #[test]
 fn padding_of_nothing_is_all_padding() {
     let parts = [
