@@ -454,6 +454,27 @@ fn long_axes_are_refused_before_their_places_are_made() {
     read("a sequence", &[parts, node("SequenceLength", &["parts"], "y", &[])]);
 }
 
+/// Each of the axes alone would fit, and a tensor of all of them is too large.
+#[test]
+fn long_axes_are_refused_before_the_first_one_is_padded() {
+    let long = 3 << 20;
+    let read = |what: &str, parts: &[Vec<u8>]| {
+        let file = graph(&[1; 5], parts);
+        let read =
+            |budget: &Budget| Model::from_onnx(&file, "axes").tensors_only().budget(budget).read();
+        let (result, peak) = measured(read);
+        let error = result.map(drop).unwrap_err().to_string();
+        assert!(error.contains("is out of range"), "{what}: {error}");
+        assert!(peak <= BUDGET + UNCHARGED, "{what}: {peak} bytes of {BUDGET}");
+    };
+    let pads = || numbers("pads", [[0; 5], [2 * long; 5]].concat());
+    read("zeros", &[pads(), node("Pad", &["x", "pads"], "y", &[])]);
+    let edges = [handmade::text("mode", "edge")];
+    read("edges", &[pads(), node("Pad", &["x", "pads"], "y", &edges)]);
+    let spread = node("ConvTranspose", &["x", "w"], "y", &[ints("pads", &[-long; 6])]);
+    read("a transposed convolution", &[ones("w", &[1; 5]), spread]);
+}
+
 #[test]
 fn triangle_of_a_matrix_is_charged_before_it_is_made() {
     let file = graph(&[1 << 14, 1 << 14], &[node("Trilu", &["x"], "y", &[])]);
