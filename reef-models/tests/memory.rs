@@ -475,6 +475,34 @@ fn long_axes_are_refused_before_the_first_one_is_padded() {
     read("a transposed convolution", &[ones("w", &[1; 5]), spread]);
 }
 
+/// Networks of tensors: a number for each batch or token is charged before there is any.
+#[test]
+fn numbers_of_many_batches_are_charged_before_they_are_made() {
+    let many = 1 << 24;
+    let read = |what: &str, shape: &[i64], parts: &[Vec<u8>]| {
+        let file = graph(shape, parts);
+        refused(what, |budget| {
+            Model::from_onnx(&file, "batches").tensors_only().budget(budget).read()
+        });
+    };
+    let new = value(11, "new", &[many, 1, 1]);
+    read("caches", &[many, 1, 1], &[new, node("TensorScatter", &["x", "new"], "y", &[])]);
+    let microsoft = |op: &str, inputs: &[&str], attributes: &[Vec<u8>]| {
+        handmade::node_in("com.microsoft", op, inputs, &["y"], attributes)
+    };
+    let heads = ["num_heads", "kv_num_heads"].map(|name| handmade::int(name, 1));
+    let grouped = microsoft("GroupQueryAttention", &["x", "x", "x", "", "", "", "total"], &heads);
+    read("first prompts", &[many, 1, 1], &[numbers("total", [1]), grouped]);
+    let inputs = ["x", "", "w", "w", "w", "scale", "scale", "", "place"];
+    let embedded = microsoft("EmbedLayerNormalization", &inputs, &[]);
+    let constants = [ones("w", &[1, 1]), ones("scale", &[1]), numbers("place", [0])];
+    read("segments", &[1, many], &[&constants[..], &[embedded]].concat());
+    let inputs = ["x", "k", "k", "", "", "", "lengths"];
+    let causal = node("Attention", &inputs, "y", &[handmade::int("is_causal", 1)]);
+    let constants = [ones("k", &[1; 4]), numbers("lengths", [1])];
+    read("ends of queries", &[1, 1, many, 1], &[&constants[..], &[causal]].concat());
+}
+
 #[test]
 fn triangle_of_a_matrix_is_charged_before_it_is_made() {
     let file = graph(&[1 << 14, 1 << 14], &[node("Trilu", &["x"], "y", &[])]);

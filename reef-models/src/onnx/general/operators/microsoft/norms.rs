@@ -136,7 +136,7 @@ pub(super) fn embed(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Option<Vec<V
             // All are the first one if they are left out, as in ONNX Runtime.
             let segments = match given {
                 Some(segments) => segments.clone(),
-                None => b.whole(vec![1, tokens], vec![0; tokens])?,
+                None => b.zeros(vec![1, tokens])?,
             };
             let segment = rows(b, 4, &segments)?;
             sum = b.binary(Binary::Add, &sum, &segment)?;
