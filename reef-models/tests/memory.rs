@@ -559,6 +559,25 @@ fn a_sequence_of_many_operands_and_results() {
     read("state of a loop", &[node("Loop", &inputs, "y", &body)], &[]);
 }
 
+/// Two calls in each of 14 functions are 32,767 calls.
+#[test]
+fn calls_without_results_are_charged() {
+    let call = |level: usize| handmade::node_of(&format!("F{level}"), &[], &[], &[]);
+    let function = |level: usize| {
+        // A node is field 1 of a graph, and field 7 of a function.
+        let next = [&[(7 << 3) | 2][..], &call(level + 1)[1..]].concat();
+        bytes(25, [bytes(1, format!("F{level}")), next.repeat(2)].concat())
+    };
+    let functions: Vec<u8> = (0..14).flat_map(function).collect();
+    let last = bytes(25, bytes(1, "F14"));
+    let file = [graph(&[1], &[call(0), node("Relu", &["x"], "y", &[])]), functions, last].concat();
+    let read =
+        |budget: &Budget| Model::from_onnx(&file, "calls").tensors_only().budget(budget).read();
+    let (result, _) = measured_in(1 << 20, read);
+    let error = result.map(drop).unwrap_err();
+    assert!(matches!(error, Error::Memory { .. }), "{error}");
+}
+
 #[test]
 fn texts_of_a_file() {
     let read = |what: &str, part: Vec<u8>| {

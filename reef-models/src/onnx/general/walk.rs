@@ -49,6 +49,8 @@ impl NodeResult {
 const DEPTH: usize = 16;
 /// Bytes that a name and what it stands for take in a map that grows.
 const NAME: u64 = 256;
+/// Bytes that a port or an attribute of a function takes for each call.
+const ENTRY: u64 = 32;
 /// Bytes that a tensor takes in a sequence.
 pub(super) const ITEM: u64 = 128;
 
@@ -518,6 +520,10 @@ impl<'a, 'o> Walk<'a, 'o> {
     ) -> Result<(), Fault> {
         self.rows = self.rows_read(node, nodes, scope);
         let fault = |why| Fault::at_node(name_of(node), node.op, why);
+        if node.outputs.iter().all(|name| name.is_empty()) {
+            // Functions that call others several times each read more nodes than there is time for.
+            self.ledger.keep(NAME).map_err(|why| fault(why.into()))?;
+        }
         let kept = node.outputs.iter().try_for_each(|&name| self.keep_hidden(name, scope.outer));
         kept.map_err(|why| fault(why.into()))?;
         let (results, bounds) = self.node(node, scope, outer, depth)?;
@@ -872,6 +878,9 @@ impl<'a, 'o> Walk<'a, 'o> {
             return Err(fault(format!("functions call each other more than {DEPTH} deep")));
         }
         ensure_fits(node, function).map_err(fault)?;
+        let ports = function.inputs.len() + function.outputs.len();
+        let entries = ports + node.attributes.len() + function.defaults.len();
+        self.ledger.keep(ENTRY * entries as u64).map_err(|why| fault(why.into()))?;
         let opset = function.opset.unwrap_or(self.opset);
         ensure_read(opset, &OPSETS).map_err(fault)?;
         let mut scope = Scope::default();
