@@ -47,6 +47,8 @@ impl NodeResult {
 
 /// Maximum depth of functions that call functions.
 const DEPTH: usize = 16;
+/// Maximum depth of graphs and functions in each other, of which each takes some of the stack.
+const NESTED: usize = 48;
 /// Bytes that a name and what it stands for take in a map that grows.
 const NAME: u64 = 256;
 /// Bytes that a port or an attribute of a function takes for each call.
@@ -157,6 +159,8 @@ pub(in crate::onnx) struct Walk<'a, 'o> {
     rows: Vec<Option<usize>>,
     /// Nodes whose readers were found.
     pub(super) followed: usize,
+    /// Graphs and functions around the nodes that are being read.
+    nested: usize,
     /// Iterations of loops so far.
     pub(super) iterations: usize,
     /// Conditions of what is being read, and the values that they must have for its results to be
@@ -263,6 +267,7 @@ impl<'a, 'o> Walk<'a, 'o> {
             marks: Marks::default(),
             rows: Vec::new(),
             followed: 0,
+            nested: 0,
             iterations: 0,
             guards: Vec::new(),
             checks: Vec::new(),
@@ -489,7 +494,26 @@ impl<'a, 'o> Walk<'a, 'o> {
         file.iter().enumerate().map(size).collect()
     }
 
+    /// Reads the nodes of a graph or of a function's body.
     pub(super) fn nodes(
+        &mut self,
+        nodes: &'a [NodeFile<'a>],
+        scope: &mut Scope<'a, '_>,
+        outer: &Outer<'a>,
+        depth: usize,
+    ) -> Result<(), Fault> {
+        if self.nested == NESTED {
+            let why = format!("graphs and functions lie more than {NESTED} deep in each other");
+            return Err(Fault::of_graph(why));
+        }
+        self.nested += 1;
+        let read = self.in_turn(nodes, scope, outer, depth);
+        self.nested -= 1;
+        read
+    }
+
+    /// Reads nodes as they stand, or sorts them if they are not.
+    fn in_turn(
         &mut self,
         nodes: &'a [NodeFile<'a>],
         scope: &mut Scope<'a, '_>,
