@@ -483,6 +483,36 @@ fn size_by_a_factor_is_rounded_as_by_onnx_runtime() {
     }
 }
 
+/// Times in nanoseconds are beyond 2⁵³, so that no double is each of them.
+#[test]
+fn range_of_large_integers_is_exact() {
+    let number = |name, number: i64| stored(name, 7, &[], &number.to_le_bytes());
+    let first = (1 << 53) + 1;
+    for (to, by, want) in [
+        (first + 3, 1, vec![first, first + 1, first + 2]),
+        (first - 4, -3, vec![first, first - 3]),
+        (first - 1, 1, vec![]),
+    ] {
+        let parts = [
+            number("from", first),
+            number("to", to),
+            number("by", by),
+            node("Range", &["from", "to", "by"], "y", &[]),
+            open(12, "y", 7, &["n"]),
+        ];
+        let made = network(&parts, &[]).unwrap().execute(&[]).unwrap();
+        assert_eq!(made[0], Array::I64(want), "to {to} by {by}");
+    }
+    let still = [
+        number("from", first),
+        number("by", 0),
+        node("Range", &["from", "from", "by"], "y", &[]),
+        open(12, "y", 7, &["n"]),
+    ];
+    let said = network(&still, &[]).unwrap_err();
+    assert!(said.ends_with(&format!("from {first} to {first} by 0")), "{said}");
+}
+
 /// As ONNX Runtime 1.32 has them: the difference of two singles is not rounded to one.
 #[test]
 fn number_of_steps_between_singles_is_that_of_onnx_runtime() {
