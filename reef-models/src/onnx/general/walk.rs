@@ -2,7 +2,7 @@
 
 use super::bounds::after::of_results;
 use super::bounds::before::prepared;
-use super::bounds::points::{joined, of_sizes, operands_at};
+use super::bounds::points::{is_narrower, joined, of_sizes, operands_at};
 use super::call::{Around, Call, Outer, Points, attribute_of, int_of, resolved};
 use super::few::Few;
 use super::marks::Marks;
@@ -715,7 +715,9 @@ impl<'a, 'o> Walk<'a, 'o> {
                 Err(_) => return Ok(None),
             }
         }
-        Ok(joined(made))
+        let ends = first.zip(made.first()).map(|(from, to)| [from.element(), to.element()]);
+        let is_cut = node.op == "Cast" && ends.is_some_and(|[from, to]| is_narrower(from, to));
+        Ok(joined(made).filter(|_| !is_cut))
     }
 
     /// Results of a node that has graphs, or that is a function of the file.

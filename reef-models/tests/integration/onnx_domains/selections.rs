@@ -547,6 +547,20 @@ fn quotient_by_a_number_that_may_be_0_is_no_size() {
     refused_of_rows(&parts, "\"z\" (ConstantOfShape): the values of input [\"x\"] decide about");
 }
 
+/// It is not 0 for no rows and for all of them, and 0 for one.
+#[test]
+fn truth_of_a_number_of_rows_is_not_that_of_its_bounds() {
+    let parts = counted(&[
+        numbers("two", &[2]),
+        numbers("three", &[3]),
+        node("Sub", &["n", "one"], "but_one", &[]),
+        node("Cast", &["but_one"], "is_other", &[int("to", 9)]),
+        node("Where", &["is_other", "two", "three"], "size", &[]),
+        node("ConstantOfShape", &["size"], "z", &[]),
+    ]);
+    refused_of_rows(&parts, "\"z\" (ConstantOfShape): the values of input [\"x\"] decide about");
+}
+
 #[test]
 fn range_has_all_numbers_below_an_end_that_data_decide() {
     let halves = counted(&[

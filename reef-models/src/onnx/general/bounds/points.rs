@@ -128,6 +128,12 @@ fn is_ordered(op: &str, operands: &[Option<&Value>], points: &[Option<Points>]) 
     }
 }
 
+/// True if numbers of one type are others, or in another order, as another one: as truth values -1
+/// and 1 are the same, and 0 is less.
+pub(in crate::onnx::general) fn is_narrower(from: Element, to: Element) -> bool {
+    to.bytes() < from.bytes().min(4)
+}
+
 /// True if two operands are equal at all sizes or at none, each pair of numbers.
 fn is_decided(operands: &[Option<&Value>], points: &[Option<Points>]) -> bool {
     let ends = |k: usize| match (points.get(k), operands.get(k)) {
