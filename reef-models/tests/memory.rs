@@ -454,6 +454,55 @@ fn long_axes_are_refused_before_their_places_are_made() {
     read("a sequence", &[parts, node("SequenceLength", &["parts"], "y", &[])]);
 }
 
+/// Each of the axes alone would fit, and a tensor of all of them is too large.
+#[test]
+fn long_axes_are_refused_before_the_first_one_is_padded() {
+    let long = 3 << 20;
+    let read = |what: &str, parts: &[Vec<u8>]| {
+        let file = graph(&[1; 5], parts);
+        let read =
+            |budget: &Budget| Model::from_onnx(&file, "axes").tensors_only().budget(budget).read();
+        let (result, peak) = measured(read);
+        let error = result.map(drop).unwrap_err().to_string();
+        assert!(error.contains("is out of range"), "{what}: {error}");
+        assert!(peak <= BUDGET + UNCHARGED, "{what}: {peak} bytes of {BUDGET}");
+    };
+    let pads = || numbers("pads", [[0; 5], [2 * long; 5]].concat());
+    read("zeros", &[pads(), node("Pad", &["x", "pads"], "y", &[])]);
+    let edges = [handmade::text("mode", "edge")];
+    read("edges", &[pads(), node("Pad", &["x", "pads"], "y", &edges)]);
+    let spread = node("ConvTranspose", &["x", "w"], "y", &[ints("pads", &[-long; 6])]);
+    read("a transposed convolution", &[ones("w", &[1; 5]), spread]);
+}
+
+/// Networks of tensors: a number for each batch or token is charged before there is any.
+#[test]
+fn numbers_of_many_batches_are_charged_before_they_are_made() {
+    let many = 1 << 24;
+    let read = |what: &str, shape: &[i64], parts: &[Vec<u8>]| {
+        let file = graph(shape, parts);
+        refused(what, |budget| {
+            Model::from_onnx(&file, "batches").tensors_only().budget(budget).read()
+        });
+    };
+    let new = value(11, "new", &[many, 1, 1]);
+    read("caches", &[many, 1, 1], &[new, node("TensorScatter", &["x", "new"], "y", &[])]);
+    let microsoft = |op: &str, inputs: &[&str], attributes: &[Vec<u8>]| {
+        handmade::node_in("com.microsoft", op, inputs, &["y"], attributes)
+    };
+    let heads = ["num_heads", "kv_num_heads"].map(|name| handmade::int(name, 1));
+    let grouped = microsoft("GroupQueryAttention", &["x", "x", "x", "", "", "", "total"], &heads);
+    read("first prompts", &[many, 1, 1], &[numbers("total", [1]), grouped]);
+    let inputs = ["x", "", "w", "w", "w", "scale", "scale", "", "place"];
+    let embedded = microsoft("EmbedLayerNormalization", &inputs, &[]);
+    let constants = [ones("w", &[1, 1]), ones("scale", &[1]), numbers("place", [0])];
+    read("segments", &[1, many], &[&constants[..], &[embedded]].concat());
+    let inputs = ["x", "k", "k", "", "", "", "lengths"];
+    let causal = node("Attention", &inputs, "y", &[handmade::int("is_causal", 1)]);
+    let constants = [ones("k", &[1; 4]), numbers("lengths", [1])];
+    read("ends of queries", &[1, 1, many, 1], &[&constants[..], &[causal]].concat());
+}
+
 #[test]
 fn triangle_of_a_matrix_is_charged_before_it_is_made() {
     let file = graph(&[1 << 14, 1 << 14], &[node("Trilu", &["x"], "y", &[])]);
@@ -508,6 +557,25 @@ fn a_sequence_of_many_operands_and_results() {
     let inputs = [vec!["one", ""], vec!["s"; MANY]].concat();
     let body = [handmade::graph("body", &[])];
     read("state of a loop", &[node("Loop", &inputs, "y", &body)], &[]);
+}
+
+/// Two calls in each of 14 functions are 32,767 calls.
+#[test]
+fn calls_without_results_are_charged() {
+    let call = |level: usize| handmade::node_of(&format!("F{level}"), &[], &[], &[]);
+    let function = |level: usize| {
+        // A node is field 1 of a graph, and field 7 of a function.
+        let next = [&[(7 << 3) | 2][..], &call(level + 1)[1..]].concat();
+        bytes(25, [bytes(1, format!("F{level}")), next.repeat(2)].concat())
+    };
+    let functions: Vec<u8> = (0..14).flat_map(function).collect();
+    let last = bytes(25, bytes(1, "F14"));
+    let file = [graph(&[1], &[call(0), node("Relu", &["x"], "y", &[])]), functions, last].concat();
+    let read =
+        |budget: &Budget| Model::from_onnx(&file, "calls").tensors_only().budget(budget).read();
+    let (result, _) = measured_in(1 << 20, read);
+    let error = result.map(drop).unwrap_err();
+    assert!(matches!(error, Error::Memory { .. }), "{error}");
 }
 
 #[test]

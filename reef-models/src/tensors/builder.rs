@@ -14,6 +14,7 @@ use crate::model::ports::{Extent, Port};
 use crate::model::seeded::Seeded;
 use crate::model::tensor::TensorSpec;
 use reef_op::tensor::{Array, Element, Kind, Move, Scalar, Spec, TensorOp};
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
@@ -28,6 +29,10 @@ const NUMBERS: u64 = 128;
 /// Steps of loops that may be spent on computing one constant; what takes more is left to the
 /// device.
 const STEPS: usize = 1 << 31;
+/// Steps of loops that may be spent on all constants but small ones: minutes.
+const ALL_STEPS: usize = 1 << 38;
+/// Most steps of a small constant, of which shapes are made.
+const FEW_STEPS: usize = 1 << 12;
 
 /// A network that is being built. Memory for all that it makes is charged to its ledger before it
 /// is made.
@@ -49,6 +54,8 @@ pub(crate) struct Builder<'a> {
     constants: Vec<(usize, Held)>,
     /// Storages of constants, by address.
     stored: HashMap<*const KnownValues, usize>,
+    /// What is left of [`ALL_STEPS`]. A body is read again for each iteration of its loop.
+    left: Cell<usize>,
 }
 
 /// Steps and constants that later ones may be equal to.
@@ -90,6 +97,7 @@ impl<'a> Builder<'a> {
             modules: Vec::new(),
             constants: Vec::new(),
             stored: HashMap::new(),
+            left: Cell::new(ALL_STEPS),
         }
     }
 
@@ -156,9 +164,18 @@ impl<'a> Builder<'a> {
         }
         let known: Option<Vec<_>> = inputs.iter().map(|value| value.known_values()).collect();
         match known {
-            Some(known) if count.saturating_mul(op.cost()) <= STEPS => self.fold(op, &known),
+            Some(known) if self.spends(count.saturating_mul(op.cost())) => self.fold(op, &known),
             _ => self.step(op, &inputs),
         }
+    }
+
+    /// Returns whether so many steps are spent on a constant.
+    fn spends(&self, steps: usize) -> bool {
+        if steps <= FEW_STEPS {
+            return true;
+        }
+        let left = self.left.get().checked_sub(steps).filter(|_| steps <= STEPS);
+        left.inspect(|&left| self.left.set(left)).is_some()
     }
 
     /// Computes an operation of constants.
@@ -391,5 +408,26 @@ fn tables(kind: &Kind) -> u64 {
     match kind {
         Kind::Move(op) => op.tables.iter().map(|table| 8 * table.len() as u64).sum(),
         _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::budget::Budget;
+    use reef_op::tensor::Unary;
+
+    #[test]
+    fn large_constants_are_computed_while_steps_are_left() {
+        let ledger = Ledger::new(&Budget::default());
+        let mut b = Builder::new(&ledger);
+        let known = |b: &mut Builder<'_>, len: usize| {
+            let ones = b.constant(vec![len], Array::F32(vec![1.0; len])).unwrap();
+            b.unary(Unary::Neg, &ones).unwrap().known_values().is_some()
+        };
+        b.left.set(3 * FEW_STEPS);
+        assert!(known(&mut b, FEW_STEPS / 4), "twice as many steps as a small one has");
+        assert!(!known(&mut b, FEW_STEPS / 4), "half of them are left");
+        assert!(known(&mut b, FEW_STEPS / 8));
     }
 }

@@ -207,6 +207,14 @@ impl Builder<'_> {
         self.whole(dims, (0..count as i64).collect())
     }
 
+    /// The integer 0 everywhere, for which there is memory.
+    #[cfg(feature = "onnx")]
+    pub(crate) fn zeros(&self, dims: Vec<usize>) -> Result<Value> {
+        let count = elements(&dims)?;
+        let _making = self.ledger.charge(8 * count as u64)?;
+        self.whole(dims, vec![0; count])
+    }
+
     /// A list of integers.
     pub(crate) fn whole(&self, dims: Vec<usize>, numbers: Vec<i64>) -> Result<Value> {
         self.constant(dims, Array::I64(numbers))

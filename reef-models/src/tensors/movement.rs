@@ -53,9 +53,22 @@ impl Builder<'_> {
 
     /// All places along each axis, for which there is memory.
     pub(crate) fn places(&self, dims: &[usize]) -> Result<Vec<Vec<usize>>> {
+        self.ensure_memory(dims)?;
+        Ok(dims.iter().map(|&size| (0..size).collect()).collect())
+    }
+
+    /// Refuses as many places along each axis as there are in no tensor, or as there is no memory
+    /// for. A caller asks before it makes those of the first axis.
+    pub(crate) fn ensure_places(&self, dims: &[usize]) -> Result<()> {
+        elements(dims)?;
+        self.ensure_memory(dims)
+    }
+
+    /// Refuses more places, of all axes, than there is memory for.
+    fn ensure_memory(&self, dims: &[usize]) -> Result<()> {
         let all = dims.iter().fold(0u64, |sum, &size| sum.saturating_add(size as u64));
         self.ledger.charge(all.saturating_mul(8))?;
-        Ok(dims.iter().map(|&size| (0..size).collect()).collect())
+        Ok(())
     }
 
     /// Elements by offsets for each axis of the result.
@@ -138,14 +151,16 @@ impl Builder<'_> {
         if before.iter().chain(after).all(|&more| more == 0) {
             return Ok(value.clone());
         }
-        let mut places = Vec::new();
-        for ((&size, &before), &after) in value.dims().iter().zip(before).zip(after) {
+        let len = |((&size, &before), &after): ((&usize, &i64), &i64)| {
             let len = (size as i64).checked_add(before).and_then(|sum| sum.checked_add(after));
             let len = len.and_then(|len| usize::try_from(len).ok());
-            let len =
-                len.ok_or_else(|| format!("padding {before} and {after} of a size of {size}"))?;
-            elements(&[len])?;
-            self.ledger.charge(8 * len as u64)?;
+            len.ok_or_else(|| format!("padding {before} and {after} of a size of {size}"))
+        };
+        let lens = value.dims().iter().zip(before).zip(after).map(len);
+        let lens = lens.collect::<Result<Vec<_>>>()?;
+        self.ensure_places(&lens)?;
+        let mut places = Vec::new();
+        for ((&size, &before), &len) in value.dims().iter().zip(before).zip(&lens) {
             let place = |i: usize| match usize::try_from(i as i64 - before) {
                 Ok(at) if at < size => at,
                 _ => NOWHERE,

@@ -448,6 +448,19 @@ fn a_hundred_thousand_nodes_are_read() {
     assert_eq!((tensors.steps().len(), tensors.arena().bytes), (100_000, 128));
 }
 
+/// Which labels later terms have was found out anew for each term.
+#[test]
+fn sum_of_products_of_many_terms_is_read() {
+    for result in ["->", ""] {
+        let equation = format!("{}{result}", ["i"; 20_000].join(","));
+        let product = node("Einsum", &["x"; 20_000], "y", &[text("equation", &equation)]);
+        let bytes = file(17, &[product, value(11, "x", &[2]), value(12, "y", &[])]);
+        let model = Model::from_onnx(&bytes, "many").tensors_only().read().unwrap();
+        let made = model.tensors().unwrap().execute(&[Array::F32(vec![1.0, -1.0])]).unwrap();
+        assert_eq!(made[0].values().to_f64(), [2.0]);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
 

@@ -1,6 +1,7 @@
 //! One node with its operands, whose attributes are checked when they are asked for.
 
 use super::few::Few;
+use super::marks::Marks;
 use super::texts::{numbers_or_places, place_of};
 use crate::memory::ledger::Ledger;
 use crate::model::texts::Texts;
@@ -17,9 +18,6 @@ use std::path::Path;
 /// Bounds of numbers that data decide: at the least, at the most, and of marks in the place
 /// of sizes.
 pub(crate) type Points = [Value; 3];
-
-/// The size that a mark stands for.
-pub(crate) type Marks = HashMap<i64, Value>;
 
 /// Attributes of the function around a node, by the names that its body has for them.
 pub(crate) type Outer<'a> = [(&'a str, &'a AttributeFile<'a>)];

@@ -11,6 +11,7 @@
 mod bounds;
 pub(super) mod call;
 pub(super) mod few;
+mod marks;
 pub(super) mod operators;
 pub(crate) mod options;
 mod order;

@@ -4,6 +4,7 @@ use super::stored::array;
 use super::walk::{Scope, Walk};
 use crate::memory::ledger::Ledger;
 use crate::onnx::file::NodeFile;
+use crate::tensors::value::Value;
 
 /// Nodes whose readers are found at most, each among all nodes of a graph.
 const MAX_FOLLOWED: usize = 1024;
@@ -94,11 +95,19 @@ impl Readers<'_, '_> {
         let Some(input) = node.inputs.get(index).filter(|input| !input.is_empty()) else {
             return Some(vec![usual]);
         };
-        if let Some(value) = self.scope.get(input) {
-            return value.known_values().map(|known| known.array.values().to_i64());
+        let known = |value: &Value| Some(value.known_values()?.array.values().to_i64());
+        if let Some(value) = self.scope.own.get(*input) {
+            return known(value);
         }
-        let makes = |node: &&NodeFile<'_>| node.op == "Constant" && node.outputs.contains(input);
-        let attribute = self.nodes.iter().find(makes)?.attributes.first()?;
+        // A later node may make it under a name of the graph around, which it hides.
+        let makes = |node: &&NodeFile<'_>| node.outputs.contains(input);
+        let Some(maker) = self.nodes.iter().find(makes) else {
+            return self.scope.get(input).and_then(known);
+        };
+        if maker.op != "Constant" || !matches!(maker.domain, "" | "ai.onnx") {
+            return None;
+        }
+        let attribute = maker.attributes.first()?;
         match &attribute.tensor {
             // Data of other files are not read for this.
             Some(tensor) => {

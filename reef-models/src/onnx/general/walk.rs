@@ -2,9 +2,10 @@
 
 use super::bounds::after::of_results;
 use super::bounds::before::prepared;
-use super::bounds::points::{joined, of_sizes, operands_at};
-use super::call::{Around, Call, Marks, Outer, Points, attribute_of, int_of, resolved};
+use super::bounds::points::{is_narrower, joined, of_sizes, operands_at};
+use super::call::{Around, Call, Outer, Points, attribute_of, int_of, resolved};
 use super::few::Few;
+use super::marks::Marks;
 use super::operators::lower;
 use super::options::TensorOptions;
 use super::stored::element;
@@ -46,8 +47,12 @@ impl NodeResult {
 
 /// Maximum depth of functions that call functions.
 const DEPTH: usize = 16;
+/// Maximum depth of graphs and functions in each other, of which each takes some of the stack.
+const NESTED: usize = 48;
 /// Bytes that a name and what it stands for take in a map that grows.
 const NAME: u64 = 256;
+/// Bytes that a port or an attribute of a function takes for each call.
+const ENTRY: u64 = 32;
 /// Bytes that a tensor takes in a sequence.
 pub(super) const ITEM: u64 = 128;
 
@@ -154,6 +159,8 @@ pub(in crate::onnx) struct Walk<'a, 'o> {
     rows: Vec<Option<usize>>,
     /// Nodes whose readers were found.
     pub(super) followed: usize,
+    /// Graphs and functions around the nodes that are being read.
+    nested: usize,
     /// Iterations of loops so far.
     pub(super) iterations: usize,
     /// Conditions of what is being read, and the values that they must have for its results to be
@@ -257,9 +264,10 @@ impl<'a, 'o> Walk<'a, 'o> {
             options,
             names: Names::default(),
             hidden: Hidden::default(),
-            marks: Marks::new(),
+            marks: Marks::default(),
             rows: Vec::new(),
             followed: 0,
+            nested: 0,
             iterations: 0,
             guards: Vec::new(),
             checks: Vec::new(),
@@ -486,7 +494,26 @@ impl<'a, 'o> Walk<'a, 'o> {
         file.iter().enumerate().map(size).collect()
     }
 
+    /// Reads the nodes of a graph or of a function's body.
     pub(super) fn nodes(
+        &mut self,
+        nodes: &'a [NodeFile<'a>],
+        scope: &mut Scope<'a, '_>,
+        outer: &Outer<'a>,
+        depth: usize,
+    ) -> Result<(), Fault> {
+        if self.nested == NESTED {
+            let why = format!("graphs and functions lie more than {NESTED} deep in each other");
+            return Err(Fault::of_graph(why));
+        }
+        self.nested += 1;
+        let read = self.in_turn(nodes, scope, outer, depth);
+        self.nested -= 1;
+        read
+    }
+
+    /// Reads nodes as they stand, or sorts them if they are not.
+    fn in_turn(
         &mut self,
         nodes: &'a [NodeFile<'a>],
         scope: &mut Scope<'a, '_>,
@@ -517,6 +544,10 @@ impl<'a, 'o> Walk<'a, 'o> {
     ) -> Result<(), Fault> {
         self.rows = self.rows_read(node, nodes, scope);
         let fault = |why| Fault::at_node(name_of(node), node.op, why);
+        if node.outputs.iter().all(|name| name.is_empty()) {
+            // Functions that call others several times each read more nodes than there is time for.
+            self.ledger.keep(NAME).map_err(|why| fault(why.into()))?;
+        }
         let kept = node.outputs.iter().try_for_each(|&name| self.keep_hidden(name, scope.outer));
         kept.map_err(|why| fault(why.into()))?;
         let (results, bounds) = self.node(node, scope, outer, depth)?;
@@ -684,7 +715,9 @@ impl<'a, 'o> Walk<'a, 'o> {
                 Err(_) => return Ok(None),
             }
         }
-        Ok(joined(made))
+        let ends = first.zip(made.first()).map(|(from, to)| [from.element(), to.element()]);
+        let is_cut = node.op == "Cast" && ends.is_some_and(|[from, to]| is_narrower(from, to));
+        Ok(joined(made).filter(|_| !is_cut))
     }
 
     /// Results of a node that has graphs, or that is a function of the file.
@@ -871,6 +904,9 @@ impl<'a, 'o> Walk<'a, 'o> {
             return Err(fault(format!("functions call each other more than {DEPTH} deep")));
         }
         ensure_fits(node, function).map_err(fault)?;
+        let ports = function.inputs.len() + function.outputs.len();
+        let entries = ports + node.attributes.len() + function.defaults.len();
+        self.ledger.keep(ENTRY * entries as u64).map_err(|why| fault(why.into()))?;
         let opset = function.opset.unwrap_or(self.opset);
         ensure_read(opset, &OPSETS).map_err(fault)?;
         let mut scope = Scope::default();

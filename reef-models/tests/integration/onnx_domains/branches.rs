@@ -142,6 +142,29 @@ fn function(
     bytes(25, parts.concat())
 }
 
+/// Neither the functions nor the branches of one are deeper than they may be by themselves.
+#[test]
+fn branches_in_functions_in_branches_have_an_end() {
+    let result = || open(12, "y", FLOAT, &[]);
+    let level = |number: usize| {
+        let mut inner = match number {
+            15 => node("Neg", &["x"], "y", &[]),
+            _ => node_in("own", &format!("F{}", number + 1), &["x"], &["y"], &[]),
+        };
+        for _ in 0..8 {
+            let other = [node("Identity", &["x"], "y", &[]), result()];
+            let then = graph("then_branch", &[inner, result()]);
+            inner = node("If", &["c"], "y", &[then, graph("else_branch", &other)]);
+        }
+        let condition = node("Constant", &[], "c", &[int("value_int", 1)]);
+        function(&format!("F{number}"), [&["x"], &["y"]], &[condition, inner], &[])
+    };
+    let functions: Vec<Vec<u8>> = (0..16).map(level).collect();
+    let first = node_in("own", "F0", &["x"], &["y"], &[]);
+    let said = of_functions(&[first], &functions).unwrap_err();
+    assert!(said.contains("graphs and functions lie more than 48 deep in each other"), "{said}");
+}
+
 /// An attribute that is one of the function around.
 fn referring(name: &str, to: &str) -> Vec<u8> {
     bytes(5, [bytes(1, name), bytes(21, to)].concat())

@@ -253,6 +253,23 @@ fn sequences_of_no_batches_are_reversed_to_nothing() {
     assert_eq!(network(&parts, &[]).unwrap().outputs[0].spec.dims, [4, 0]);
 }
 
+/// The only window starts behind the last element.
+#[test]
+fn pool_of_padding_alone_gives_nothing() {
+    for op in ["MaxPool", "AveragePool", "LpPool"] {
+        for (len, pads) in [(0, [0, 1]), (2, [-2, 1])] {
+            let attributes = [ints("kernel_shape", &[1]), ints("pads", &pads), int("ceil_mode", 1)];
+            let parts = [
+                value(11, "x", &[1, 1, len]),
+                node(op, &["x"], "y", &attributes),
+                open(12, "y", FLOAT, &[]),
+            ];
+            let made = network(&parts, &[]).unwrap();
+            assert_eq!(made.outputs[0].spec.dims, [1, 1, 0], "{op} of {len} with {pads:?}");
+        }
+    }
+}
+
 #[test]
 fn padding_of_nothing_is_all_padding() {
     let parts = [
@@ -318,6 +335,21 @@ fn ignored_target_of_an_infinite_loss_counts_nothing() {
             let x = Array::F32(vec![f32::NEG_INFINITY, 0.0, -1.0, -1.0, -2.0, -3.0]);
             assert_near(&network(&parts, &[]).unwrap().execute(&[x]).unwrap()[0], &want);
         }
+    }
+}
+
+#[test]
+fn loss_of_scores_without_classes_is_refused() {
+    for dims in [&[3][..], &[]] {
+        let parts = [
+            value(11, "x", dims),
+            numbers("target", &[0]),
+            node("SoftmaxCrossEntropyLoss", &["x", "target"], "y", &[]),
+            open(12, "y", FLOAT, &[]),
+        ];
+        let said = network(&parts, &[]).unwrap_err();
+        let want = format!("scores must be of rows and classes, got float32{dims:?}");
+        assert!(said.ends_with(&want), "{said}");
     }
 }
 
@@ -449,6 +481,36 @@ fn size_by_a_factor_is_rounded_as_by_onnx_runtime() {
         let network = network(&parts, &[]).unwrap();
         assert_eq!(network.outputs[0].spec.dims, [want], "{from} by {factor}");
     }
+}
+
+/// Times in nanoseconds are beyond 2⁵³, so that no double is each of them.
+#[test]
+fn range_of_large_integers_is_exact() {
+    let number = |name, number: i64| stored(name, 7, &[], &number.to_le_bytes());
+    let first = (1 << 53) + 1;
+    for (to, by, want) in [
+        (first + 3, 1, vec![first, first + 1, first + 2]),
+        (first - 4, -3, vec![first, first - 3]),
+        (first - 1, 1, vec![]),
+    ] {
+        let parts = [
+            number("from", first),
+            number("to", to),
+            number("by", by),
+            node("Range", &["from", "to", "by"], "y", &[]),
+            open(12, "y", 7, &["n"]),
+        ];
+        let made = network(&parts, &[]).unwrap().execute(&[]).unwrap();
+        assert_eq!(made[0], Array::I64(want), "to {to} by {by}");
+    }
+    let still = [
+        number("from", first),
+        number("by", 0),
+        node("Range", &["from", "from", "by"], "y", &[]),
+        open(12, "y", 7, &["n"]),
+    ];
+    let said = network(&still, &[]).unwrap_err();
+    assert!(said.ends_with(&format!("from {first} to {first} by 0")), "{said}");
 }
 
 /// As ONNX Runtime 1.32 has them: the difference of two singles is not rounded to one.

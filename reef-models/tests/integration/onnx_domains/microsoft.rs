@@ -133,6 +133,24 @@ fn embeddings_are_looked_up_and_normalized() {
     assert_eq!(made[1], Array::I32(vec![1]));
 }
 
+#[test]
+fn mask_of_embeddings_has_a_number_for_each_word() {
+    let inputs = ["x", "", "words", "places", "", "scale", "shift", "mask"];
+    let parts = [
+        node_in(MS, "EmbedLayerNormalization", &inputs, &["y", "lengths"], &[]),
+        stored("mask", I32, &[2], &[1, 0, 0, 0, 1, 0, 0, 0]),
+        singles("words", &[2, 1], |k| k as f32),
+        singles("places", &[2, 1], |_| 0.0),
+        singles("scale", &[1], |_| 1.0),
+        singles("shift", &[1], |_| 0.0),
+        open(11, "x", I32, &["1", "2"]),
+        open(12, "y", FLOAT, &[]),
+        open(12, "lengths", I32, &[]),
+    ];
+    let said = network(&parts, &[]).unwrap_err();
+    assert!(said.ends_with("a mask int32[2] of 1 rows of 2 words"), "{said}");
+}
+
 /// As in ONNX Runtime.
 #[test]
 fn segments_of_embeddings_are_the_first_if_left_out() {
@@ -502,6 +520,23 @@ fn packed_operands_of_other_heads_are_refused() {
     ];
     let said = network(&parts, &[]).unwrap_err();
     assert!(said.ends_with("must be 3 parts of 1 heads, got float32[1, 2, 2, 3, 1]"), "{said}");
+}
+
+#[test]
+fn bias_of_attention_that_is_no_list_is_refused() {
+    for (bias, shown) in
+        [(scalar("bias", 1.0), "[]"), (singles("bias", &[6, 1], |_| 1.0), "[6, 1]")]
+    {
+        let inputs = ["x", "x", "x", "bias"];
+        let parts = [
+            node_in(MS, "MultiHeadAttention", &inputs, &["y"], &[int("num_heads", 1)]),
+            value(11, "x", &[1, 2, 2]),
+            bias,
+            value(12, "y", &[]),
+        ];
+        let said = network(&parts, &[]).unwrap_err();
+        assert!(said.ends_with(&format!("a bias must be a list, got float32{shown}")), "{said}");
+    }
 }
 
 #[test]

@@ -70,6 +70,28 @@ fn operators_of_other_rows_refuse_sizes_of_data() {
     say("Concat", &["y", "y"], &[int("axis", 0)]).unwrap();
 }
 
+/// Columns of real rows are selected, and all rows stay as many as data decide.
+#[test]
+fn known_condition_on_another_axis_keeps_the_size() {
+    let selected = |attributes: &[Vec<u8>]| {
+        [
+            stored("second", 9, &[2], &[0, 1]),
+            node("Compress", &["y", "second"], "z", attributes),
+            open(12, "z", FLOAT, &[]),
+        ]
+    };
+    let x = [1.0, 2.0, 0.0, 3.0, 4.0, 5.0];
+    assert_eq!(made_of_rows(&selected(&[int("axis", 1)]), x), [2.0, 5.0]);
+    assert_eq!(made_of_rows(&selected(&[int("axis", 0)]), x), [4.0, 5.0]);
+    assert_eq!(made_of_rows(&selected(&[]), x), [2.0], "the second element of all");
+    let parts = [
+        stored("second", 9, &[2], &[0, 1]),
+        node("Transpose", &["y"], "columns", &[]),
+        node("Compress", &["columns", "second"], "z", &[]),
+    ];
+    refused_of_rows(&parts, "data decide about a size of operand 0");
+}
+
 /// As exporters repeat the mask of each tensor that it selects from.
 #[test]
 fn selections_by_equal_masks_have_the_same_size() {
@@ -403,6 +425,17 @@ fn shape_whose_other_axis_is_open_is_refused() {
     }
 }
 
+/// Two rows of three, or three of two: the other size would change as well.
+#[test]
+fn fixed_elements_in_a_shape_that_data_decide_are_refused() {
+    let parts = counted(&[
+        numbers("rest", &[-1]),
+        node("Concat", &["n", "rest"], "shape", &[int("axis", 0)]),
+        node("Reshape", &["x", "shape"], "z", &[]),
+    ]);
+    refused_of_rows(&parts, "data decide about a shape of a fixed number of elements");
+}
+
 #[test]
 fn rows_that_are_expanded_to_a_fixed_number_are_refused() {
     let parts = [numbers("shape", &[3, 1]), node("Expand", &["y", "shape"], "z", &[])];
@@ -481,6 +514,82 @@ fn end_before_the_first_row_counts_from_the_last() {
     let parts = counted(&parts);
     assert_eq!(made_of_rows(&parts, [1.0, 2.0, 0.0, 3.0, 4.0, 5.0]), [5.0]);
     assert_eq!(made_of_rows(&parts, [0.0; 6]), [5.0, 6.0, 7.0]);
+}
+
+/// As windows of two, three or four of what there is.
+#[test]
+fn whole_windows_of_rows_are_not_all_rows() {
+    for (window, want) in [(2i64, 6), (3, 6), (4, 4)] {
+        let parts = [
+            value(11, "x", &[8]),
+            node("NonZero", &["x"], "places", &[]),
+            node("Size", &["places"], "n", &[]),
+            numbers("window", &[window]),
+            numbers("begin", &[0]),
+            node("Div", &["n", "window"], "windows", &[]),
+            node("Mul", &["windows", "window"], "end", &[]),
+            node("Slice", &["x", "begin", "end"], "z", &[]),
+            open(12, "z", FLOAT, &["m"]),
+        ];
+        let x = Array::F32(vec![1.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1.0, 1.0]);
+        assert_eq!(outputs(&parts, &[8], x)[0].len(), want, "windows of {window} in 7");
+    }
+}
+
+/// The elements of a row: their number is known for no rows at all, and then it is 0.
+#[test]
+fn quotient_by_a_number_that_may_be_0_is_no_size() {
+    let parts = counted(&[
+        node("Size", &["y"], "all", &[]),
+        node("Div", &["all", "n"], "each", &[]),
+        node("ConstantOfShape", &["each"], "z", &[]),
+    ]);
+    refused_of_rows(&parts, "\"z\" (ConstantOfShape): the values of input [\"x\"] decide about");
+}
+
+/// It is not 0 for no rows and for all of them, and 0 for one.
+#[test]
+fn truth_of_a_number_of_rows_is_not_that_of_its_bounds() {
+    let parts = counted(&[
+        numbers("two", &[2]),
+        numbers("three", &[3]),
+        node("Sub", &["n", "one"], "but_one", &[]),
+        node("Cast", &["but_one"], "is_other", &[int("to", 9)]),
+        node("Where", &["is_other", "two", "three"], "size", &[]),
+        node("ConstantOfShape", &["size"], "z", &[]),
+    ]);
+    refused_of_rows(&parts, "\"z\" (ConstantOfShape): the values of input [\"x\"] decide about");
+}
+
+#[test]
+fn range_has_all_numbers_below_an_end_that_data_decide() {
+    let halves = counted(&[
+        node("Squeeze", &["n"], "count", &[]),
+        node("Cast", &["count"], "real", &[int("to", FLOAT)]),
+        scalar("half", 0.5),
+        node("Mul", &["real", "half"], "end", &[]),
+        scalar("from", 0.0),
+        scalar("step", 1.0),
+        node("Range", &["from", "end", "step"], "z", &[]),
+        open(12, "z", FLOAT, &["m"]),
+    ]);
+    let x = [1.0, 2.0, 0.0, 3.0, 0.0, 5.0];
+    assert_eq!(made_of_rows(&halves, x), [0.0], "below 0.5");
+    assert_eq!(made_of_rows(&halves, [1.0; 6]), [0.0, 1.0], "below 1.5");
+    assert!(made_of_rows(&halves, [0.0; 6]).is_empty());
+    let number = |name, number: i64| stored(name, I64, &[], &number.to_le_bytes());
+    let but_two = counted(&[
+        node("Squeeze", &["n"], "count", &[]),
+        number("two", 2),
+        node("Sub", &["count", "two"], "end", &[]),
+        number("from", 0),
+        number("step", 1),
+        node("Range", &["from", "end", "step"], "numbers", &[]),
+        node("Shape", &["numbers"], "z", &[]),
+        open(12, "z", I64, &["1"]),
+    ]);
+    assert_eq!(made_of_rows(&but_two, [1.0; 6]), [1.0]);
+    assert_eq!(made_of_rows(&but_two, [0.0; 6]), [0.0], "none below -2");
 }
 
 #[test]
@@ -849,6 +958,40 @@ fn no_more_boxes_of_a_branch_are_chosen_than_are_read() {
         let said = network(&parts(&more), &[]).unwrap_err();
         assert!(said.contains("\"chosen\" (NonMaxSuppression)"), "{said}");
     }
+}
+
+/// The graph around has an end of that name too, for a part of something else.
+#[test]
+fn end_of_a_branch_hides_that_around_it() {
+    let best = [
+        node("NonMaxSuppression", &["boxes", "scores", "most"], "chosen", &[]),
+        node("Gather", &["chosen", "two"], "column", &[int("axis", 1)]),
+        node("Squeeze", &["column", "one"], "keep", &[]),
+        node("Constant", &[], "end", &[ints("value_ints", &[3])]),
+        node("Slice", &["keep", "zero", "end", "zero"], "best", &[]),
+        open(12, "best", I64, &[]),
+    ];
+    let nothing = [
+        node("Constant", &[], "nothing", &[ints("value_ints", &[0])]),
+        open(12, "nothing", I64, &[]),
+    ];
+    let branches = [graph("then_branch", &best), graph("else_branch", &nothing)];
+    let parts = [
+        value(11, "boxes", &[1, 3, 4]),
+        value(11, "scores", &[1, 1, 3]),
+        stored("is", 9, &[], &[1]),
+        numbers("most", &[3]),
+        numbers("zero", &[0]),
+        numbers("one", &[1]),
+        numbers("two", &[2]),
+        numbers("end", &[1]),
+        node("If", &["is"], "y", &branches),
+        open(12, "y", I64, &["n"]),
+    ];
+    let network = network(&parts, &[]).unwrap();
+    let boxes: Vec<f32> = [0.0f32, 5.0, 9.0].iter().flat_map(|&x| [x, 0.0, x + 1.0, 1.0]).collect();
+    let made = network.execute(&[Array::F32(boxes), Array::F32(vec![0.8, 0.7, 0.9])]).unwrap();
+    assert_eq!(doubles(&made[0]), [2.0, 0.0, 1.0]);
 }
 
 #[test]

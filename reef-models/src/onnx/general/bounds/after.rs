@@ -177,7 +177,10 @@ pub(in crate::onnx::general) fn of_results(
         return Ok(vec![Some(bound); results.len()]);
     }
     let given = &*call.given;
-    let Some(first) = given.iter().position(Option::is_some) else { return Ok(none) };
+    let Some(first) = given.iter().position(Option::is_some) else {
+        ensure_fixed_shape(call)?;
+        return Ok(none);
+    };
     let passed = match (call.operands.get(first).copied().flatten(), &given[first]) {
         (Some(x), Some(bound)) => passed(b, call, [x, &results[0]], bound, first)?,
         _ => Passed::Refused,
@@ -199,6 +202,19 @@ pub(in crate::onnx::general) fn of_results(
         Passed::Nothing => Ok(none),
         Passed::Refused => Err(refusal(first)),
     }
+}
+
+/// Refuses a shape that data decide for elements whose number they don't: its other sizes would
+/// have to follow.
+fn ensure_fixed_shape(call: &Call<'_>) -> Result<()> {
+    let points = call.points(1).filter(|_| call.op() == "Reshape");
+    if points.is_none_or(|[least, most, _]| whole(least) == whole(most)) {
+        return Ok(());
+    }
+    Err(beyond(
+        "data decide about a shape of a fixed number of elements: export the file with a fixed \
+         shape",
+    ))
 }
 
 fn refusal(operand: usize) -> String {
@@ -236,6 +252,7 @@ fn passed(
     let is_alone = given.iter().flatten().count() == 1;
     let is_only = is_alone && first == 0;
     let found = match call.op() {
+        "Compress" if first == 0 => return compressed(call, x, bound),
         op if COUNTING.contains(&op) => return Ok(Passed::Nothing),
         op if ELEMENTWISE.contains(&op) => elementwise(call, given, result).and_then(of),
         // Statistics of a batch in training mode are of all its rows.
@@ -357,7 +374,12 @@ fn of_numbers(b: &mut Builder<'_>, call: &Call<'_>, result: &Value) -> Result<Op
             };
             Ok(Some(Bound { axis, size }))
         }
-        _ => Ok(Some(Bound { axis, size })),
+        _ => {
+            let least = call.points(index).map(|points| whole(&points[0]));
+            let may_be_below = least.is_some_and(|least| least[place] < 0);
+            let size = if may_be_below { b.with_number(Binary::Max, &size, 0.0)? } else { size };
+            Ok(Some(Bound { axis, size }))
+        }
     }
 }
 
@@ -482,6 +504,18 @@ fn is_plain(call: &Call<'_>) -> bool {
 /// True if the first axis of an operand of a product is that of its rows.
 fn turns_batches(call: &Call<'_>) -> Result<bool> {
     Ok(call.flag("transBatchA", false)? || call.flag("transBatchB", false)?)
+}
+
+/// The size of what a known condition selects: that of another axis stays, and of this one the
+/// selected rows are known.
+fn compressed(call: &Call<'_>, x: &Value, bound: &Bound) -> Result<Passed> {
+    let Some(number) = call.maybe_int("axis")? else {
+        // All elements are one row, in which the real ones come first.
+        let is_first = x.dims()[..bound.axis].iter().all(|&size| size == 1);
+        return Ok(if is_first { Passed::Nothing } else { Passed::Refused });
+    };
+    let is_other = axis(number, x.rank())? != bound.axis;
+    Ok(if is_other { Passed::On(bound.clone()) } else { Passed::Nothing })
 }
 
 /// True if a size is the same one along an axis.

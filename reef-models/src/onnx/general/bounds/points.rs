@@ -5,13 +5,12 @@
 //! apart from others that are at most the same.
 
 use crate::onnx::fault::{Result, beyond};
-use crate::onnx::general::call::{Call, Marks, Points};
+use crate::onnx::general::call::{Call, Points};
+use crate::onnx::general::marks::Marks;
 use crate::tensors::builder::Builder;
-use crate::tensors::value::{Bound, Value, ValueData};
-use reef_op::tensor::Element;
+use crate::tensors::value::{Bound, Value};
+use reef_op::tensor::{Element, Unary};
 
-/// The first mark. Marks are exact as integers of 32 bits and as singles.
-const MARK: i64 = 8_000_000;
 /// Most elements of a tensor that is followed.
 const MAX_ELEMENTS: usize = 64;
 
@@ -43,17 +42,9 @@ const FOLLOWED: &[&str] = &[
     "Where",
 ];
 
-/// A number for this size alone.
-fn mark(size: &Value) -> Option<i64> {
-    match size.data {
-        ValueData::Storage(storage) => Some(MARK + storage as i64),
-        ValueData::Known(_) => None,
-    }
-}
-
-/// Number of rows at each point.
-pub(crate) fn sizes(x: &Value, bound: &Bound) -> Option<[i64; 3]> {
-    Some([0, x.dims()[bound.axis] as i64, mark(&bound.size)?])
+/// Number of rows at each point, if there is a mark for it.
+pub(crate) fn sizes(x: &Value, bound: &Bound, marks: &Marks) -> Option<[i64; 3]> {
+    Some([0, x.dims()[bound.axis] as i64, marks.of(&bound.size)?])
 }
 
 /// Returns the result of `Shape` and `Size` for an operand with a bound; `of` makes it of its
@@ -65,8 +56,8 @@ pub(in crate::onnx::general) fn of_sizes(
     marks: &mut Marks,
     of: impl Fn(Vec<i64>) -> (Vec<usize>, Vec<i64>),
 ) -> Result<Option<Points>> {
-    let Some(sizes) = sizes(x, bound) else { return Ok(None) };
-    marks.insert(sizes[2], bound.size.clone());
+    marks.add(&bound.size);
+    let Some(sizes) = sizes(x, bound, marks) else { return Ok(None) };
     let mut made = Vec::new();
     for size in sizes {
         let mut dims: Vec<i64> = x.dims().iter().map(|&size| size as i64).collect();
@@ -111,9 +102,36 @@ pub(in crate::onnx::general) fn operands_at<'v>(
     let is_open = match op {
         "Where" => points.first().is_some_and(|first| !is_fixed(first.as_ref())),
         "Equal" => !is_decided(operands, points),
+        "Div" | "Mul" | "ReduceProd" => !is_ordered(op, operands, points),
         _ => false,
     };
     (!is_open).then_some(all)
+}
+
+/// True if a product or a quotient is at its least and its most where its operands are: of several
+/// numbers that data decide none is negative, and no divisor is 0.
+fn is_ordered(op: &str, operands: &[Option<&Value>], points: &[Option<Points>]) -> bool {
+    let all = |k: usize, fits: fn(f64) -> bool| {
+        let least = match points.get(k) {
+            Some(Some([least, ..])) => Some(least),
+            _ => operands.get(k).copied().flatten(),
+        };
+        let known = least.and_then(Value::known_values);
+        known.is_none_or(|known| known.array.values().to_f64().into_iter().all(fits))
+    };
+    let is_open = |k: usize| points.get(k).is_some_and(|points| !is_fixed(points.as_ref()));
+    let is_not_negative = |k: usize| all(k, |number| number >= 0.0);
+    match op {
+        "Mul" => !is_open(0) || !is_open(1) || is_not_negative(0) && is_not_negative(1),
+        "Div" => !is_open(1) || is_not_negative(0) && all(1, |number| number > 0.0),
+        _ => is_not_negative(0),
+    }
+}
+
+/// True if numbers of one type are others, or in another order, as another one: as truth values -1
+/// and 1 are the same, and 0 is less.
+pub(in crate::onnx::general) fn is_narrower(from: Element, to: Element) -> bool {
+    to.bytes() < from.bytes().min(4)
 }
 
 /// True if two operands are equal at all sizes or at none, each pair of numbers.
@@ -155,18 +173,31 @@ pub(crate) fn whole(value: &Value) -> Vec<i64> {
     value.known_values().map_or(Vec::new(), |known| known.array.values().to_i64())
 }
 
-/// Places of operand `index` whose numbers data decide, with these numbers.
+/// The integer that each number of a value is, or the next one above it.
+fn rounded_up(b: &mut Builder<'_>, value: &Value) -> Result<Value> {
+    if !value.element().is_float() {
+        return Ok(value.clone());
+    }
+    let above = b.unary(Unary::Ceil, value)?;
+    b.cast(&above, Element::I64)
+}
+
+/// Places of operand `index` whose numbers data decide, with these numbers. Floats are the ends of
+/// a `Range`, which has all integers below them.
 pub(crate) fn open(
     b: &mut Builder<'_>,
     call: &Call<'_>,
     index: usize,
 ) -> Result<Vec<(usize, Value)>> {
     let Some(points) = call.points(index) else { return Ok(Vec::new()) };
-    let [least, most, marked] = points.each_ref().map(whole);
-    let value = call.get(index)?;
+    let [least, most, marked] = points;
+    let (least, most) = (rounded_up(b, least)?, rounded_up(b, most)?);
+    let marked = rounded_up(b, marked)?;
+    let [least, most, marked] = [least, most, marked].each_ref().map(whole);
+    let value = &rounded_up(b, call.get(index)?)?;
     let mut all = Vec::new();
     for place in (0..most.len()).filter(|&place| least[place] != most[place]) {
-        let size = match call.marks.get(&marked[place]).filter(|_| least[place] == 0) {
+        let size = match call.marks.get(marked[place]).filter(|_| least[place] == 0) {
             Some(size) => size.clone(),
             None => {
                 let flat = b.reshape(value, vec![most.len()])?;

@@ -6,6 +6,7 @@ use crate::onnx::general::few::Few;
 use crate::onnx::general::stored::{array, element};
 use crate::tensors::axes::{elements, size};
 use crate::tensors::builder::Builder;
+use crate::tensors::expressions::same_element;
 use crate::tensors::value::Value;
 use reef_op::tensor::{Array, Binary, Element, Truth};
 
@@ -148,34 +149,75 @@ fn filled(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
 }
 
 fn range(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
-    let limit = match call.points(1) {
-        Some(_) => call.upper_bounds(1)?.and_then(|most| most.first().map(|&most| most as f64)),
-        None => call.number(1)?,
+    let to = call.get(0)?.element();
+    call.int("stash_type", 1)?; // numbers are doubles meanwhile, whatever they are rounded to
+    let numbers = if to.is_float() { reals(b, call)? } else { integers(b, call)? };
+    b.cast(&numbers, to)
+}
+
+/// The end of numbers, or the most that it may be if data decide it.
+fn end<'c>(call: &'c Call<'_>) -> Result<&'c Array> {
+    call.get(1)?; // it is read even if its bounds are
+    let array = match call.points(1) {
+        Some([_, most, _]) => most.known_values().map(|known| &known.array),
+        None => call.array(1)?,
     };
-    let limit = limit.ok_or("operand 1 is missing")?;
+    match array {
+        Some(array) if array.len() == 1 => Ok(array),
+        other => {
+            let len = other.map_or(0, Array::len);
+            Err(format!("operand 1 must have one value, got {len}"))
+        }
+    }
+}
+
+/// Refuses an end that data decide of numbers that are not counted from 0 by 1.
+fn ensure_counted(call: &Call<'_>, is_counted: bool) -> Result<()> {
+    if call.points(1).is_none() || is_counted {
+        return Ok(());
+    }
+    Err(beyond("data decide where numbers end that are not counted from 0 by 1: fix their end"))
+}
+
+fn reals(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let limit = end(call)?.values().to_f64()[0];
     let start = call.number(0)?.ok_or("operand 0 is missing")?;
     let delta = call.number(2)?.unwrap_or(1.0); // left out in ONNX Runtime's domain alone
-    if call.points(1).is_some() && (start, delta) != (0.0, 1.0) {
-        return Err(beyond(
-            "data decide where numbers end that are not counted from 0 by 1: fix their end",
-        ));
-    }
+    ensure_counted(call, (start, delta) == (0.0, 1.0))?;
     let count = ((limit - start) / delta).ceil();
     if !count.is_finite() || count > reef_op::MAX_SIZE as f64 {
         return Err(format!("from {start} to {limit} by {delta}"));
     }
     let count = count.max(0.0) as usize;
     let _numbers = b.ledger.charge(8 * count as u64)?;
-    let to = call.get(0)?.element();
-    call.int("stash_type", 1)?; // numbers are doubles meanwhile, whatever they are rounded to
-    let numbers = if to.is_float() {
-        Array::F64((0..count).map(|i| start + i as f64 * delta).collect())
-    } else {
-        let (start, delta) = (start as i64, delta as i64);
-        Array::I64((0..count as i64).map(|i| start.wrapping_add(i.wrapping_mul(delta))).collect())
+    let numbers = (0..count).map(|i| start + i as f64 * delta).collect();
+    b.constant(vec![count], Array::F64(numbers))
+}
+
+/// As [`reals`], exactly: doubles are not all integers.
+fn integers(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    same_element(call.get(0)?, call.get(1)?)?;
+    let one = |index: usize| match call.numbers(index)?.as_deref() {
+        None => Ok(None),
+        Some(&[number]) => Ok(Some(number)),
+        Some(other) => Err(format!("operand {index} must have one value, got {}", other.len())),
     };
-    let numbers = b.constant(vec![count], numbers)?;
-    b.cast(&numbers, to)
+    let limit = end(call)?.values().to_i64()[0];
+    let start = one(0)?.ok_or("operand 0 is missing")?;
+    let delta = one(2)?.unwrap_or(1);
+    ensure_counted(call, (start, delta) == (0, 1))?;
+    let count = steps(start, limit, delta).filter(|&count| count <= reef_op::MAX_SIZE);
+    let count = count.ok_or_else(|| format!("from {start} to {limit} by {delta}"))?;
+    let _numbers = b.ledger.charge(8 * count as u64)?;
+    let number = |i: usize| start.wrapping_add((i as i64).wrapping_mul(delta));
+    b.whole(vec![count], (0..count).map(number).collect())
+}
+
+/// Number of integers from one up to another, which is none of them; `None` if there is no end.
+fn steps(start: i64, limit: i64, delta: i64) -> Option<usize> {
+    let (apart, delta) = (i128::from(limit) - i128::from(start), i128::from(delta));
+    let (apart, each) = (apart * delta.signum(), delta.abs());
+    usize::try_from((apart.max(0) + each - 1).checked_div(each)?).ok()
 }
 
 fn eye(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {

@@ -153,6 +153,9 @@ pub(super) fn multi_head(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Vec<Val
             Some(_) if value.rank() == 4 => {
                 return Err(unsupported("a bias of keys that are heads is"));
             }
+            Some(bias) if bias.rank() != 1 => {
+                return Err(format!("a bias must be a list, got {}", bias.spec));
+            }
             Some(bias) => {
                 let part = b.cut(bias, 0, at.min(bias.spec.elements()), at + width)?;
                 b.binary(Binary::Add, value, &part)?

@@ -151,7 +151,7 @@ impl Cache {
         }
         let room = total.max(past);
         if new == total {
-            let before = b.whole(vec![batch], vec![0; batch])?;
+            let before = b.zeros(vec![batch])?;
             return Ok(Self { room, before, is_new: true });
         }
         if call.maybe(3).is_none() {

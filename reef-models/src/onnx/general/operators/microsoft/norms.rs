@@ -136,7 +136,7 @@ pub(super) fn embed(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Option<Vec<V
             // All are the first one if they are left out, as in ONNX Runtime.
             let segments = match given {
                 Some(segments) => segments.clone(),
-                None => b.whole(vec![1, tokens], vec![0; tokens])?,
+                None => b.zeros(vec![1, tokens])?,
             };
             let segment = rows(b, 4, &segments)?;
             sum = b.binary(Binary::Add, &sum, &segment)?;
@@ -148,6 +148,9 @@ pub(super) fn embed(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Option<Vec<V
     let made = b.scaled(&made, Some(&scale), Some(&shift))?;
     let made = b.cast(&made, sum.element())?;
     let index = match call.maybe(7) {
+        Some(mask) if mask.dims() != [batch, tokens] => {
+            return Err(format!("a mask {} of {batch} rows of {tokens} words", mask.spec));
+        }
         Some(mask) => {
             let sums = b.fold_axes(mask, &[1], FoldKind::Sum)?;
             let sums = b.reshape(&sums, vec![batch])?;

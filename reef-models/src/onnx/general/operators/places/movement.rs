@@ -139,7 +139,7 @@ fn pad_to_fixed(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let (x, rank) = (call.get(0)?, call.get(0)?.rank());
     let refused = || beyond("data decide about padding that leads to no fixed size: fix it");
     let (bound, points) = call.bound(0).zip(call.points(1)).ok_or_else(refused)?;
-    let sizes = points::sizes(x, bound).ok_or_else(refused)?;
+    let sizes = points::sizes(x, bound, call.marks).ok_or_else(refused)?;
     let lists = points.each_ref().map(points::whole);
     let at = bound.axis;
     let is_fixed = |place: usize| lists.iter().all(|list| list[place] == lists[0][place]);
@@ -181,12 +181,14 @@ fn mirrored(
     [before, after]: [&[i64]; 2],
     mode: &str,
 ) -> Result<Value> {
+    let sizes = x.dims().iter().zip(before).zip(after);
+    let lens = sizes.map(|((&own, &before), &after)| {
+        size((own as i64).saturating_add(before).saturating_add(after))
+    });
+    let lens = lens.collect::<Result<Vec<_>>>()?;
+    b.ensure_places(&lens)?;
     let mut places = Vec::new();
-    for ((&size, &before), &after) in x.dims().iter().zip(before).zip(after) {
-        let len =
-            crate::tensors::axes::size((size as i64).saturating_add(before).saturating_add(after))?;
-        elements(&[len])?;
-        b.ledger.charge(8 * len as u64)?;
+    for ((&size, &before), &len) in x.dims().iter().zip(before).zip(&lens) {
         let size = size as i64;
         if size == 0 && len > 0 {
             return Err(format!("mode {mode} of an empty axis"));

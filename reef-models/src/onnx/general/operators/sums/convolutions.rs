@@ -124,11 +124,14 @@ fn transposed(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     {
         return Err(format!("a transposed convolution of {} with {}", x.spec, w.spec));
     }
+    // Elements before the first one and behind the last, so that each filter sees one of these.
+    let more = |k: usize| [before[k], after[k]].map(|less| reach[k] as i64 - 1 - less);
+    let len = |k: usize| size(spread[k] as i64 + more(k).iter().sum::<i64>());
+    let lens = (0..rank).map(len).collect::<Result<Vec<_>>>()?;
+    b.ensure_places(&[&x.dims()[..2], &*lens].concat())?;
     let mut places = b.places(&x.dims()[..2])?;
-    for k in 0..rank {
-        let (left, right) = (reach[k] as i64 - 1 - before[k], reach[k] as i64 - 1 - after[k]);
-        let len = size(spread[k] as i64 + left + right)?;
-        b.ledger.charge(8 * crate::tensors::axes::elements(&[len])? as u64)?;
+    for (k, &len) in lens.iter().enumerate() {
+        let [left, _] = more(k);
         let place = |i: usize| match usize::try_from(i as i64 - left) {
             Ok(at) if at.is_multiple_of(stride[k]) && at < spread[k] => at / stride[k],
             _ => NOWHERE,

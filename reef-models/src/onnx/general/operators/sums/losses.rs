@@ -14,8 +14,12 @@ pub(in crate::onnx::general::operators) fn loss(
     match call.op() {
         "NegativeLogLikelihoodLoss" => Ok(Some(vec![likelihood(b, call, call.get(0)?)?])),
         "SoftmaxCrossEntropyLoss" => {
-            let logarithms = b.softmax(call.get(0)?, &[1], true)?;
-            let logarithms = b.cast(&logarithms, call.get(0)?.element())?;
+            let scores = call.get(0)?;
+            if scores.rank() < 2 {
+                return Err(format!("scores must be of rows and classes, got {}", scores.spec));
+            }
+            let logarithms = b.softmax(scores, &[1], true)?;
+            let logarithms = b.cast(&logarithms, scores.element())?;
             Ok(Some(vec![likelihood(b, call, &logarithms)?, logarithms]))
         }
         _ => Ok(None),

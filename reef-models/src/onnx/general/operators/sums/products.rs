@@ -123,15 +123,14 @@ fn einsum(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
         Some(output) => result_of(output, &sizes)?,
         None => implied(&labelled),
     };
-    let mut all = operands.iter().zip(labelled);
-    let (first, mut have) = all.next().ok_or("no operands")?;
+    let last = last_terms(&labelled);
+    let mut all = operands.iter().zip(labelled).enumerate();
+    let (_, (first, mut have)) = all.next().ok_or("no operands")?;
     let mut made = (*first).clone();
-    for (k, (value, labels)) in all.enumerate() {
-        let later = |label: &Label| terms_after(&terms, &operands, k + 2).contains(label);
-        let kept: Labels =
-            sizes.keys().copied().filter(|label| result.contains(label) || later(label)).collect();
-        let kept: Labels =
-            kept.into_iter().filter(|l| have.contains(l) || labels.contains(l)).collect();
+    for (k, (value, labels)) in all {
+        let is_read = |label: &Label| result.contains(label) || last[label] > k;
+        let is_there = |label: &Label| have.contains(label) || labels.contains(label);
+        let kept: Labels = sizes.keys().copied().filter(is_read).filter(is_there).collect();
         made = contracted(b, [&made, value], [&have, &labels], &kept, &sizes)?;
         have = kept;
     }
@@ -142,9 +141,13 @@ fn einsum(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     contracted(b, [&made, &one], [&have, &Vec::new()], &result, &sizes)
 }
 
-fn terms_after(terms: &[&str], operands: &[&Value], from: usize) -> Labels {
-    let rest = terms.iter().zip(operands).skip(from);
-    rest.flat_map(|(term, value)| labels(term, value.rank()).unwrap_or_default()).collect()
+/// Number of the last term that has each label.
+fn last_terms(labelled: &[Labels]) -> BTreeMap<Label, usize> {
+    let mut last = BTreeMap::new();
+    for (k, labels) in labelled.iter().enumerate() {
+        last.extend(labels.iter().map(|&label| (label, k)));
+    }
+    last
 }
 
 fn labels(term: &str, rank: usize) -> Result<Labels> {
@@ -179,16 +182,12 @@ fn result_of(output: &str, sizes: &BTreeMap<Label, usize>) -> Result<Labels> {
 /// Without an arrow: what an ellipsis stands for, then letters that are there once, in the
 /// alphabet's order.
 fn implied(labelled: &[Labels]) -> Labels {
-    let all: Labels = labelled.iter().flatten().copied().collect();
-    let once = |label: &Label| all.iter().filter(|other| *other == label).count() == 1;
-    let mut open: Labels =
-        all.iter().copied().filter(|label| matches!(label, Label::Ellipsis(_))).collect();
-    open.sort_unstable_by(|a, b| b.cmp(a));
-    open.dedup();
-    let mut letters: Labels =
-        all.iter().copied().filter(|l| matches!(l, Label::Letter(_)) && once(l)).collect();
-    letters.sort_unstable();
-    [open, letters].concat()
+    let mut counts: BTreeMap<Label, usize> = BTreeMap::new();
+    labelled.iter().flatten().for_each(|&label| *counts.entry(label).or_default() += 1);
+    let is_open = |label: &Label| matches!(label, Label::Ellipsis(_));
+    let open = counts.keys().rev().copied().filter(is_open);
+    let once = counts.iter().filter(|(label, count)| !is_open(*label) && **count == 1);
+    open.chain(once.map(|(label, _)| *label)).collect()
 }
 
 fn sizes(labelled: &[Labels], operands: &[&Value]) -> Result<BTreeMap<Label, usize>> {

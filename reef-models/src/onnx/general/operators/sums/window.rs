@@ -109,7 +109,7 @@ impl Sliding {
     /// Elements that windows reach over behind an axis of `n`: padding, and more where counts were
     /// rounded up.
     pub(in crate::onnx::general::operators) fn behind(&self, k: usize, n: usize) -> i64 {
-        let end = (self.count[k] - 1) * self.stride[k] + self.reach(k);
+        let end = self.count[k].saturating_sub(1) * self.stride[k] + self.reach(k);
         (end as i64 - n as i64 - self.before[k]).max(self.after[k])
     }
 }

@@ -31,7 +31,7 @@ pub(super) fn tensor_scatter(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Val
     }
     let first = match given {
         Some(first) => b.cast(first, Element::I64)?,
-        None => b.whole(vec![batch], vec![0; batch])?,
+        None => b.zeros(vec![batch])?,
     };
     if first.dims() != [batch] {
         return Err(format!("places {} of {batch} batches", first.spec));

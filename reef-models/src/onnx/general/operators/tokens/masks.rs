@@ -91,6 +91,7 @@ impl Masks {
         let places = b.count(vec![1, 1, 1, keys])?;
         // Which key each query doesn't see any more, over the number of keys.
         let rows = if causal { 1 - queries as i64..=0 } else { 0..=0 };
+        let _making = b.ledger.charge(if causal { 8 * queries as u64 } else { 8 })?;
         let rows: Vec<i64> = rows.collect();
         let rows = b.whole(vec![1, 1, rows.len(), 1], rows)?;
         let inputs = [&places, &lengths, &rows];
