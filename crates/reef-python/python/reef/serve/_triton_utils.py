@@ -134,10 +134,12 @@ class InferenceResponse:
 
 
 class Logger:
-    """Lines of the daemon's log."""
+    """Lines of the daemon's log, which have no level."""
+
+    INFO, WARNING, ERROR, VERBOSE = range(4)
 
     @staticmethod
-    def log(message: str, level: int = 0) -> None:
+    def log(message: str, level: int = INFO) -> None:
         print(message, file=sys.stderr, flush=True)
 
     log_info = log_warn = log_error = log_verbose = staticmethod(log)
