@@ -80,7 +80,7 @@ impl ModelConfig {
         if !is_python(fields) {
             return Ok(self);
         }
-        if fields.contains_key("model_transaction_policy") {
+        if fields.get("model_transaction_policy").is_some_and(is_decoupled) {
             return Err(Error::Unimplemented(
                 "configuration: model_transaction_policy of backend python".into(),
             ));
@@ -111,6 +111,7 @@ impl ModelConfig {
                 // The files and the device determine these.
                 "platform" | "backend" => {}
                 "input" | "output" => config.read_tensors(key, value),
+                "model_transaction_policy" if !is_decoupled(value) => {}
                 "sequence_batching" => config.sequences = Some(sequences(value)?),
                 "ensemble_scheduling" => {
                     return Err(Error::Unimplemented(format!("configuration: {key}")));
@@ -268,6 +269,12 @@ fn is_python(fields: &Map<String, Value>) -> bool {
     fields.get("backend").and_then(Value::as_str) == Some("python")
 }
 
+/// True for a policy by which a request has any number of answers.
+fn is_decoupled(policy: &Value) -> bool {
+    let flag = policy.get("decoupled");
+    flag.is_some_and(|flag| flag.as_bool() != Some(false) && flag.as_u64() != Some(0))
+}
+
 fn check_name(name: &ModelName, value: &Value) -> Result<()> {
     match value.as_str() {
         Some(said) if said.is_empty() || said == name.as_str() => Ok(()),
@@ -382,6 +389,23 @@ mod tests {
         let (name, fields) = (ModelName::new("scale").unwrap(), text::read(file).unwrap());
         let config = ModelConfig::read(&name, &fields).unwrap().with_python(&fields).unwrap();
         assert!(config.python.is_some() && config.unread.is_empty(), "{config:?}");
+    }
+
+    #[test]
+    fn policy_of_python_backend_may_be_one_answer() {
+        let read = |policy: &str| {
+            let file = format!("backend: \"python\" model_transaction_policy {{ {policy} }}");
+            let (name, fields) = (ModelName::new("m").unwrap(), text::read(&file).unwrap());
+            ModelConfig::read(&name, &fields).and_then(|config| config.with_python(&fields))
+        };
+        for policy in ["", "decoupled: False", "decoupled: 0"] {
+            let config = read(policy).unwrap();
+            assert!(config.python.is_some() && config.unread.is_empty(), "{config:?}");
+        }
+        let want = "configuration: model_transaction_policy of backend python";
+        for policy in ["decoupled: True", "decoupled: 1"] {
+            assert_eq!(read(policy).unwrap_err(), Error::Unimplemented(want.into()));
+        }
     }
 
     #[test]
