@@ -112,7 +112,10 @@ impl ModelConfig {
                 "platform" | "backend" => {}
                 "input" | "output" => config.read_tensors(key, value),
                 "model_transaction_policy" if !is_decoupled(value) => {}
-                "sequence_batching" => config.sequences = Some(sequences(value)?),
+                "sequence_batching" => {
+                    config.sequences = Some(sequences(value)?);
+                    config.note_strategy(value);
+                }
                 "ensemble_scheduling" => {
                     return Err(Error::Unimplemented(format!("configuration: {key}")));
                 }
@@ -161,6 +164,18 @@ impl ModelConfig {
             }
         }
         Ok(())
+    }
+
+    /// Notes what is said of the order of sequences, apart from their maximum number.
+    fn note_strategy(&mut self, sequences: &Value) {
+        for strategy in ["direct", "oldest"] {
+            let fields = sequences.get(strategy).and_then(Value::as_object);
+            for (key, value) in fields.into_iter().flatten() {
+                if (strategy, key.as_str()) != ("oldest", "max_candidate_sequences") {
+                    self.note_unread(&format!("sequence_batching.{strategy}.{key}"), value);
+                }
+            }
+        }
     }
 
     /// Notes what is said of tensors and is not in the files, such as the names of an output's
@@ -456,6 +471,22 @@ mod tests {
         assert_eq!((said.choose(&[1, 2]), config.unread.is_empty()), (vec![2], true));
         let (_, said) = read(r#"{ "dynamic_batching": null, "max_batch_size": 4 }"#).unwrap();
         assert_eq!(said.max_batch, 0);
+    }
+
+    #[test]
+    fn order_of_sequences_is_listed_as_unread() {
+        let state = r#""state": [{ "input_name": "a", "output_name": "b", "dims": [1] }]"#;
+        for (strategy, want) in [
+            (r#""direct": { "minimum_slot_utilization": 0.5 }"#, "direct.minimum_slot_utilization"),
+            (
+                r#""oldest": { "max_candidate_sequences": 4, "max_queue_delay_microseconds": 5 }"#,
+                "oldest.max_queue_delay_microseconds",
+            ),
+        ] {
+            let text = format!("{{ \"sequence_batching\": {{ {state}, {strategy} }} }}");
+            let unread = read(&text).unwrap().0.unread.to_string();
+            assert_eq!(unread, format!("sequence_batching.{want}"));
+        }
     }
 
     #[test]
