@@ -159,8 +159,28 @@ impl Description {
             let max = self.max_batch;
             return Err(format!("max_batch must be 0 or 1 for a model with state, got {max}"));
         }
+        self.check_sequences()?;
         self.check_residency()?;
         self.check_process()
+    }
+
+    /// Refuses keys of sequences for a network without state, which would have none.
+    fn check_sequences(&self) -> Result<(), String> {
+        if self.engine.is_some() || !self.state.is_empty() {
+            return Ok(());
+        }
+        match self.sequence_keys().iter().find(|(_, is_set)| *is_set) {
+            Some((key, _)) => Err(format!("{key} requires state, or engine = \"process\"")),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the keys of sequences, and whether they are set.
+    fn sequence_keys(&self) -> [(&'static str, bool); 2] {
+        [
+            ("sequence_idle_us", self.sequence_idle_us.is_some()),
+            ("max_sequences", self.max_sequences.is_some()),
+        ]
     }
 
     /// Refuses residency that a network cannot have.
@@ -202,10 +222,7 @@ impl Description {
         };
         // A program keeps the state of its sequences itself, and a network in its place would not:
         // `auto` has none. It ignores the other keys, which a network in its place has.
-        let sequences = [
-            ("sequence_idle_us", self.sequence_idle_us.is_some()),
-            ("max_sequences", self.max_sequences.is_some()),
-        ];
+        let sequences = self.sequence_keys();
         let state = ("state", !self.state.is_empty());
         let of_networks = [
             ("network", self.network.is_some()),
@@ -434,6 +451,17 @@ mod tests {
         assert_eq!(check("engine = \"process\""), Err(want.into()));
         let want = "process.command must be a program and its arguments";
         assert_eq!(check("engine = \"auto\"\n[process]\n"), Err(want.into()));
+    }
+
+    #[test]
+    fn network_without_state_has_no_sequences() {
+        let check = |text: &str| toml::from_str::<Description>(text).unwrap().check();
+        for key in ["max_sequences", "sequence_idle_us"] {
+            let want = format!("{key} requires state, or engine = \"process\"");
+            assert_eq!(check(&format!("{key} = 32")), Err(want));
+            let state = "[[state]]\ninput = \"a\"\noutput = \"b\"";
+            assert_eq!(check(&format!("{key} = 32\n{state}")), Ok(()));
+        }
     }
 
     #[test]
