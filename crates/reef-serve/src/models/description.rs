@@ -295,7 +295,11 @@ impl Description {
 
 /// Versions to load if none is named.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(untagged, expecting = "versions must be a list, \"all\" or { latest = N }")]
+#[serde(
+    untagged,
+    deny_unknown_fields,
+    expecting = "versions must be a list, \"all\" or { latest = N }"
+)]
 pub(super) enum Versions {
     /// Versions with these numbers.
     List(Vec<u32>),
@@ -521,7 +525,9 @@ mod tests {
         let none: Description = toml::from_str("versions = []").unwrap();
         let want = "versions must have at least one number, got none";
         assert_eq!(none.check(), Err(want.into()), "no folder is missing");
-        let said = chosen("versions = \"newest\"").unwrap_err().to_string();
-        assert!(said.contains("versions must be a list, \"all\" or { latest = N }"), "{said}");
+        for wrong in ["\"newest\"", "{ latest = 2, specific = [1] }"] {
+            let said = chosen(&format!("versions = {wrong}")).unwrap_err().to_string();
+            assert!(said.contains("versions must be a list, \"all\" or { latest = N }"), "{said}");
+        }
     }
 }
