@@ -118,9 +118,25 @@ impl Description {
     pub(super) fn read(path: &Path) -> Result<Self> {
         let wrong = |e: &dyn std::fmt::Display| Error::Invalid(format!("{}: {e}", path.display()));
         let text = reef_files::read_to_string(path, MAX_BYTES).map_err(|e| wrong(&e))?;
-        let description: Self = toml::from_str(&text).map_err(|e| wrong(&why(&text, &e)))?;
-        description.check().map_err(|why| wrong(&why))?;
+        Self::parse(&text).map_err(|why| wrong(&why))
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let description: Self = toml::from_str(text).map_err(|e| why(text, &e))?;
+        description.check()?;
+        description.check_batching()?;
         Ok(description)
+    }
+
+    /// Refuses keys that need batches without any. A configuration in Triton's form may have them.
+    fn check_batching(&self) -> Result<(), String> {
+        let keys = [("max_delay_us", self.max_delay_us > 0), ("batch_rt", self.batch_rt)];
+        match keys.iter().find(|(_, is_set)| *is_set).filter(|_| self.max_batch < 2) {
+            Some((key, _)) => {
+                Err(format!("{key} requires max_batch of at least 2, got {}", self.max_batch))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Refuses numbers out of range.
@@ -455,6 +471,20 @@ mod tests {
         assert_eq!(check("engine = \"process\""), Err(want.into()));
         let want = "process.command must be a program and its arguments";
         assert_eq!(check("engine = \"auto\"\n[process]\n"), Err(want.into()));
+    }
+
+    #[test]
+    fn delay_of_batches_requires_batches() {
+        let parse = |text: &str| Description::parse(text).map(drop);
+        for key in ["max_delay_us = 50", "batch_rt = true"] {
+            assert_eq!(parse(&format!("max_batch = 2\n{key}")), Ok(()));
+            for (more, got) in [("", 0), ("max_batch = 1\n", 1)] {
+                let (name, _) = key.split_once(' ').unwrap();
+                let want = format!("{name} requires max_batch of at least 2, got {got}");
+                assert_eq!(parse(&format!("{more}{key}")), Err(want));
+            }
+        }
+        assert_eq!(parse("max_delay_us = 0\nbatch_rt = false"), Ok(()));
     }
 
     #[test]
