@@ -586,6 +586,17 @@ class Serve(unittest.TestCase):
                 Logger.log("more", level)
         self.assertEqual(log.getvalue(), "one\ntwo\nthree\n" + 3 * "more\n")
 
+    def test_types_of_numpy_have_the_numbers_of_triton(self):
+        from reef.serve import _triton_utils as utils
+
+        numbers = {np.bool_: 1, np.uint8: 2, np.int64: 9, np.float16: 10, np.float32: 11, np.float64: 12, np.object_: 13}
+        for of, number in numbers.items():
+            self.assertEqual((utils.numpy_to_triton_type(of), utils.triton_to_numpy_type(number)), (number, of))
+        self.assertIs(Spec.of("n", ("INT64", [1])).decode([1], memoryview(bytes(8))).dtype.type, np.int64)
+        self.assertEqual(utils.numpy_to_triton_type(np.dtype("S3")), 13)
+        with self.assertRaisesRegex(utils.TritonModelException, "no type of NumPy for the number 14"):
+            utils.triton_to_numpy_type(14)
+
     def test_error_of_a_model_of_triton_keeps_its_kind(self):
         config = {"input": {"name": "x", "data_type": "TYPE_FP32", "dims": [-1, 2]}}
         config["output"] = [{"name": "y", "data_type": "TYPE_FP32", "dims": [1]}]

@@ -81,7 +81,7 @@ class Spec(NamedTuple):
             shape, flat = _flat(value)
             data = b"".join(_text(self.name, text) for text in flat)
         elif numpy is not None and self.datatype != "BF16" and self.scalar is None:
-            array = numpy.asarray(value, dtype=numpy.dtype("<" + FORMATS[self.datatype]))
+            array = numpy.asarray(value, dtype=dtype_of(self.datatype))
             self._check_kind(array, numpy.asarray(value).dtype, value)
             shape, data = list(array.shape), array.tobytes()
         elif isinstance(value, memoryview) and value.format == FORMATS[self.datatype]:
@@ -104,6 +104,11 @@ class Spec(NamedTuple):
         # Integers that int64 and uint64 can't both hold are floats for NumPy.
         if not all(isinstance(each, numbers) for each in _flat(value)[1]):
             raise TypeError(f"tensor {self.name!r}: must be {self.datatype}, got {found}")
+
+
+def dtype_of(datatype: str) -> Any:
+    """NumPy's type, by its size: the letters "q" and "Q" are `longlong` and not `int64`."""
+    return numpy.dtype(numpy.dtype("<" + FORMATS[datatype]).str)
 
 
 def datatype_of(value: Any) -> str:
@@ -138,7 +143,7 @@ def _text(name: str, text: Any) -> bytes:
 
 def _array(datatype: str, shape: list[int], data: memoryview) -> Any:
     if numpy is not None:
-        return numpy.frombuffer(data, dtype=numpy.dtype("<" + FORMATS[datatype])).reshape(shape)
+        return numpy.frombuffer(data, dtype=dtype_of(datatype)).reshape(shape)
     if math.prod(shape) == 0 or datatype == "FP16":
         flat = list(struct.unpack(f"<{math.prod(shape)}{FORMATS[datatype]}", data))
         return _shaped(flat, shape)
