@@ -7,8 +7,8 @@ import unittest
 from pathlib import Path
 
 PROLOG = Path(__file__).parents[2] / "deploy/slurm/task-prolog.sh"
-# As `reef exec -- env` prints them. It mounts the library over the driver's file, unless it is told not to. Then the
-# driver is at a place that only programs with this mount see.
+# As `reef exec -- env` prints them. It mounts the library over the driver's file, unless it is told not to. Then REEF_CUDA
+# names a file that only programs with this mount see.
 COMMAND = """#!/bin/sh
 echo "$@" >"$ARGUMENTS"
 echo PATH=/usr/bin
