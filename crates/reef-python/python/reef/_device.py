@@ -247,9 +247,9 @@ class Device(Closing):
         weights of the file `weights`, or made-up ones of `seed`, which has no effect where a file has them. At
         most `instances` requests of it can be on their way, for each set of sizes that requests chose. `scales`, a
         file of `reef model calibrate`, gives it numbers of 8 bits between its steps, on a device that has kernels
-        for these. `loop_bound`: iterations after which loops of an ONNX file that data end have ended; if it is
-        None, the most that the loop can have, if that is known and at most 16,384, or else 64. A request that
-        needs more raises InvalidError.
+        for these. `loop_bound`: iterations after which loops of an ONNX file that data end have ended. If it is
+        None, this is the most that the loop can have, if that is known and at most 16,384, or else 64. A request
+        that needs more raises InvalidError.
 
         Raises NotFoundError for an unknown name, FileError for a file that can't be read or is not what
         it should be, and InvalidError for a size or a batch that the network can't have. Raises
