@@ -589,9 +589,13 @@ class Serve(unittest.TestCase):
     def test_types_of_numpy_have_the_numbers_of_triton(self):
         from reef.serve import _triton_utils as utils
 
-        numbers = {np.bool_: 1, np.uint8: 2, np.int64: 9, np.float16: 10, np.float32: 11, np.float64: 12, np.object_: 13}
-        for of, number in numbers.items():
+        types = [np.bool_, np.uint8, np.uint16, np.uint32, np.uint64, np.int8, np.int16, np.int32, np.int64]
+        types += [np.float16, np.float32, np.float64, np.object_]
+        for number, of in enumerate(types, 1):
             self.assertEqual((utils.numpy_to_triton_type(of), utils.triton_to_numpy_type(number)), (number, of))
+            self.assertEqual(utils.Tensor("x", np.empty(1, of)).triton_dtype(), number)
+        with self.assertRaisesRegex(TypeError, "no datatype for complex64"):
+            utils.numpy_to_triton_type(np.complex64)
         self.assertIs(Spec.of("n", ("INT64", [1])).decode([1], memoryview(bytes(8))).dtype.type, np.int64)
         self.assertEqual(utils.numpy_to_triton_type(np.dtype("S3")), 13)
         with self.assertRaisesRegex(utils.TritonModelException, "no type of NumPy for the number 14"):

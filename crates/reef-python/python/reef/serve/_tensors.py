@@ -30,6 +30,7 @@ FORMATS = {
     "UINT8": "B",
     "BOOL": "?",
 }
+_DATATYPES = {of: name for name, of in FORMATS.items() if name != "BF16"}  # "H" is UINT16
 _SCALARS: dict[type, str] = {str: TEXTS, bytes: TEXTS, float: "FP32", int: "INT64", bool: "BOOL"}
 
 
@@ -117,9 +118,12 @@ def datatype_of(value: Any) -> str:
         array = numpy.asarray(value)
         if array.dtype.kind in "OSU":
             return TEXTS
-        return next(name for name, of in FORMATS.items() if numpy.dtype(of) == array.dtype)
+        for of, name in _DATATYPES.items():
+            if numpy.dtype(of) == array.dtype:
+                return name
+        raise TypeError(f"no datatype for {array.dtype}")
     if isinstance(value, memoryview):
-        return next(name for name, of in FORMATS.items() if of == value.format)
+        return _DATATYPES[value.format]
     return TEXTS
 
 

@@ -57,8 +57,8 @@ class Tensor:
     def shape(self) -> list[int]:
         return list(self._array.shape)
 
-    def triton_dtype(self) -> str:
-        return "TYPE_" + datatype_of(self._array).replace(TEXTS, "STRING")
+    def triton_dtype(self) -> int:
+        return _number(self._array)
 
     def is_cpu(self) -> bool:
         return True
@@ -192,7 +192,11 @@ def numpy_to_triton_type(dtype: Any) -> int:
     """The number of a type of NumPy."""
     if numpy is None:
         raise TritonModelException("numpy_to_triton_type requires NumPy")
-    return _NUMBERED.index(datatype_of(numpy.empty(0, dtype=dtype))) + 1
+    return _number(numpy.empty(0, dtype=dtype))
+
+
+def _number(array: Any) -> int:
+    return _NUMBERED.index(datatype_of(array)) + 1
 
 
 def triton_to_numpy_type(number: int) -> Any:
