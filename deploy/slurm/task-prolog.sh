@@ -11,9 +11,11 @@ if [ "$SLURM_JOB_PARTITION" = "${REEF_PARTITION:-realtime}" ]; then
     class=rt
     job=
 fi
+names='LD_PRELOAD\|LD_LIBRARY_PATH\|NUMBA_CUDA_DRIVER\|CUDA_MPS_CLIENT_PRIORITY\|REEF_[A-Z_]*'
+# Nothing is mounted: a mount is for the prolog alone, and the variables would name files that the task does not see.
 # shellcheck disable=SC2086 # two words, or none
-if found=$(reef exec --strict --class "$class" $job --socket-dir "${REEF_SOCKETS:-/run/reef}" -- env 2>&1); then
-    echo "$found" | sed -n 's/^\(LD_PRELOAD\|NUMBA_CUDA_DRIVER\|REEF_[A-Z_]*\)=/export &/p'
+if found=$(reef exec --strict --bind never --class "$class" $job --socket-dir "${REEF_SOCKETS:-/run/reef}" -- env 2>&1); then
+    echo "$found" | sed -n "s/^\($names\)=/export &/p"
 else
     echo "print $found"
     exit 1 # no task runs without its class

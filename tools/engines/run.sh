@@ -6,7 +6,7 @@ cd "$(dirname "$0")"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 failed=()
-for pair in compare:json ray:ray front:ray torchrun:torch kserve:kserve serving:transformers; do
+for pair in compare:json slurm:json ray:ray front:ray torchrun:torch kserve:kserve serving:transformers; do
     name=${pair%:*} package=${pair#*:}
     if ! "$1" -c "import importlib.util, sys; sys.exit(importlib.util.find_spec('$package') is None)"; then
         echo "skipped: engines: $name: $package is not installed"
@@ -18,5 +18,5 @@ for pair in compare:json ray:ray front:ray torchrun:torch kserve:kserve serving:
     fi
 done
 command -v vllm >/dev/null || echo "skipped: engines: vllm is not installed"
-echo "skipped: engines: slurm: tools/engines/slurm.sh makes a root of its own, by hand"
+echo "skipped: engines: Slurm itself: tools/engines/slurm.sh makes a root of its own, by hand"
 [ ${#failed[@]} = 0 ] || { echo "FAILED: engines: ${failed[*]}"; exit 1; }

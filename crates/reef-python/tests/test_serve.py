@@ -106,6 +106,17 @@ reef.serve.run(Words)
 """
 
 
+# For Triton's Python backend. The command of the daemon is `python3 -m reef.serve.triton`.
+TRITON = """
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def execute(self, requests):
+        error = lambda request: pb_utils.TritonError("no", getattr(pb_utils.TritonError, request.request_id()))
+        return [pb_utils.InferenceResponse(error=error(request)) for request in requests]
+"""
+
+
 # The memory of the driver for tests is the host's.
 PLACES = """
 import ctypes, json
@@ -167,11 +178,11 @@ other.join()
 class Daemon:
     """A process of a model, and the daemon's end of its socket."""
 
-    def __init__(self, folder, text=MODEL, args=(), env=None, **more):
+    def __init__(self, folder, text=MODEL, args=("model.py",), env=None, **more):
         Path(folder, "model.py").write_text(text)
         self.socket, theirs = socket.socketpair()
         self.socket.settimeout(60)
-        command = [sys.executable, "model.py", *args]
+        command = [sys.executable, *args]
         pipes = {"stdin": theirs, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         self.process = subprocess.Popen(command, cwd=folder, env=env, **pipes)
         theirs.close()
@@ -569,9 +580,41 @@ class Serve(unittest.TestCase):
 
         with contextlib.redirect_stderr(io.StringIO()) as log:
             Logger.log("one")
-            Logger.log("two", 2)
+            Logger.log("two", Logger.WARNING)
             Logger.log_info("three")
-        self.assertEqual(log.getvalue(), "one\ntwo\nthree\n")
+            for level in (Logger.INFO, Logger.ERROR, Logger.VERBOSE):
+                Logger.log("more", level)
+        self.assertEqual(log.getvalue(), "one\ntwo\nthree\n" + 3 * "more\n")
+
+    def test_types_of_numpy_have_the_numbers_of_triton(self):
+        from reef.serve import _triton_utils as utils
+
+        types = [np.bool_, np.uint8, np.uint16, np.uint32, np.uint64, np.int8, np.int16, np.int32, np.int64]
+        types += [np.float16, np.float32, np.float64, np.object_]
+        for number, of in enumerate(types, 1):
+            self.assertEqual((utils.numpy_to_triton_type(of), utils.triton_to_numpy_type(number)), (number, of))
+            self.assertEqual(utils.Tensor("x", np.empty(1, of)).triton_dtype(), number)
+        with self.assertRaisesRegex(TypeError, "no datatype for complex64"):
+            utils.numpy_to_triton_type(np.complex64)
+        self.assertIs(Spec.of("n", ("INT64", [1])).decode([1], memoryview(bytes(8))).dtype.type, np.int64)
+        self.assertEqual(utils.numpy_to_triton_type(np.dtype("S3")), 13)
+        with self.assertRaisesRegex(utils.TritonModelException, "no type of NumPy for the number 14"):
+            utils.triton_to_numpy_type(14)
+
+    def test_error_of_a_model_of_triton_keeps_its_kind(self):
+        config = {"input": {"name": "x", "data_type": "TYPE_FP32", "dims": [-1, 2]}}
+        config["output"] = [{"name": "y", "data_type": "TYPE_FP32", "dims": [1]}]
+        with tempfile.TemporaryDirectory() as folder:
+            daemon = Daemon(folder, TRITON, ["-m", "reef.serve.triton"], config=config)
+            self.assertEqual(daemon.receive()[0]["type"], "ready")
+            given = [{"name": "x", "datatype": "FP32", "shape": [1, 2], "bytes": 8}]
+            head = {"type": "infer", "class": "be", "timeout_us": 10**7, "inputs": given, "outputs": ["y"]}
+            kinds = {"INVALID_ARG": "invalid", "UNAVAILABLE": "unavailable", "INTERNAL": "failed", "NOT_FOUND": "failed"}
+            for number, (code, kind) in enumerate(kinds.items()):
+                daemon.send({**head, "request": number, "id": code}, bytes(8))
+                said, _ = daemon.receive()
+                self.assertEqual(said, {"type": "error", "request": number, "error": "no", "kind": kind})
+            daemon.end()
 
     def test_texts_that_do_not_match_their_lengths_are_refused(self):
         texts = Spec.of("t", ("BYTES", [-1]))

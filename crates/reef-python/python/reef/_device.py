@@ -244,10 +244,11 @@ class Device(Closing):
         `batch` and `input_size` set free sizes. `shape` sets those of an ONNX file by name: all sizes of
         an input, as `{"ids": [2, 128]}`, or one size that has a name, as `{"tokens": [128]}`. Those that
         stay open are -1 in `Network.inputs`: requests choose them. A network that is built by name has
-        weights of the file `weights`, or made-up ones of `seed`. At most `instances` requests of it can be on
-        their way, for each set of sizes that requests chose. `scales`, a file of `reef model calibrate`, gives it numbers of 8 bits between
-        its steps, on a device that has kernels for these. `loop_bound`: iterations after which loops of
-        an ONNX file that data end have ended; 64 if it is None and the loop has no trip count. A request
+        weights of the file `weights`, or made-up ones of `seed`, which has no effect where a file has them. At
+        most `instances` requests of it can be on their way, for each set of sizes that requests chose. `scales`, a
+        file of `reef model calibrate`, gives it numbers of 8 bits between its steps, on a device that has kernels
+        for these. `loop_bound`: iterations after which loops of an ONNX file that data end have ended. If it is
+        None, this is the most that the loop can have, if that is known and at most 16,384, or else 64. A request
         that needs more raises InvalidError.
 
         Raises NotFoundError for an unknown name, FileError for a file that can't be read or is not what

@@ -84,7 +84,7 @@ impl Guests {
                 "guests.watch_ms must be 0 to {MAX_WATCH_MS}, got {}",
                 self.watch_ms
             ))),
-            None => Ok(()),
+            None => self.check_listens(),
             Some((key, value, max)) => {
                 Err(Error::Invalid(format!("guests.{key} must be 1 to {max}, got {value}")))
             }
@@ -109,6 +109,24 @@ impl Guests {
             )));
         }
         Ok(())
+    }
+
+    /// Refuses what has no effect, because no program can register.
+    fn check_listens(&self) -> Result<()> {
+        let given = [
+            ("rt_programs", !self.rt_programs.is_empty()),
+            ("colocate", self.colocate > 0),
+            ("floor", self.floor > 0),
+            ("slo", self.slo != 0.0),
+            ("suspend", self.suspend),
+            ("alnair", self.alnair.is_some()),
+        ];
+        match given.iter().find(|(_, is_given)| *is_given && !self.listen) {
+            None => Ok(()),
+            Some((key, _)) => Err(Error::Invalid(format!(
+                "guests.{key} requires guests.listen = true (reef serve --guests)"
+            ))),
+        }
     }
 
     /// Returns what a program is allowed that may have as much as these upper bounds.
@@ -192,6 +210,25 @@ mod tests {
         assert!(error.ends_with("must be 0 to 100, got 101"), "{error}");
         let error = changed(|guests| guests.colocate_period_us = 99).unwrap_err();
         assert!(error.ends_with("_period_us must be 100 to 1000000, got 99"), "{error}");
-        assert_eq!(said("floor = 5\nslo = 1.1"), Ok(()));
+        assert_eq!(said("listen = true\nfloor = 5\nslo = 1.1"), Ok(()));
+    }
+
+    #[test]
+    fn what_only_guests_have_requires_that_they_can_register() {
+        let said =
+            |text: &str| toml::from_str::<Guests>(text).unwrap().check().map_err(|e| e.to_string());
+        for (text, key) in [
+            ("rt_programs = [\"/bin/x\"]", "rt_programs"),
+            ("colocate = 10", "colocate"),
+            ("floor = 5", "floor"),
+            ("slo = 1.1", "slo"),
+            ("suspend = true", "suspend"),
+            ("alnair = { root = \"/x\" }", "alnair"),
+        ] {
+            let why = format!("guests.{key} requires guests.listen = true (reef serve --guests)");
+            assert_eq!(said(text), Err(why));
+            assert_eq!(said(&format!("listen = true\n{text}")), Ok(()), "{key}");
+        }
+        assert_eq!(said("hold_ms = 500\nslo = 0"), Ok(()));
     }
 }

@@ -50,7 +50,7 @@ fn change(config: &mut Config, fresh: &Config) {
     config.listen.open_probes = fresh.listen.open_probes;
     config.models.class = fresh.models.class;
     config.models.on_demand = fresh.models.on_demand;
-    config.guests.suspend = fresh.guests.suspend;
+    config.guests.suspend = fresh.guests.suspend && config.guests.listen; // as it began
     config.guests.suspend_interval_ms = fresh.guests.suspend_interval_ms;
     config.memory.client_mib = fresh.memory.client_mib;
     config.limits.tensors = fresh.limits.tensors;
@@ -127,6 +127,17 @@ mod tests {
         assert_eq!(fixed, want, "each key, and no section");
         let now = live.get();
         assert_eq!((now.memory.client_mib, now.memory.total_mib, now.limits.queue), (9, 4096, 64));
+    }
+
+    #[test]
+    fn reload_that_lets_programs_register_takes_effect_at_a_restart() {
+        let before = Config::default();
+        let live = LiveConfig::new(before.clone());
+        let mut fresh = before.clone();
+        (fresh.guests.listen, fresh.guests.suspend) = (true, true);
+        fresh.check().unwrap();
+        assert_eq!(live.take_over(&before, &fresh).unwrap(), ["guests.listen", "guests.suspend"]);
+        assert_eq!(*live.get(), before);
     }
 
     #[test]

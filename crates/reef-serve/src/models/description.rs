@@ -118,9 +118,25 @@ impl Description {
     pub(super) fn read(path: &Path) -> Result<Self> {
         let wrong = |e: &dyn std::fmt::Display| Error::Invalid(format!("{}: {e}", path.display()));
         let text = reef_files::read_to_string(path, MAX_BYTES).map_err(|e| wrong(&e))?;
-        let description: Self = toml::from_str(&text).map_err(|e| wrong(&why(&text, &e)))?;
-        description.check().map_err(|why| wrong(&why))?;
+        Self::parse(&text).map_err(|why| wrong(&why))
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let description: Self = toml::from_str(text).map_err(|e| why(text, &e))?;
+        description.check()?;
+        description.check_batching()?;
         Ok(description)
+    }
+
+    /// Refuses keys that need batches without any. A configuration in Triton's form may have them.
+    fn check_batching(&self) -> Result<(), String> {
+        let keys = [("max_delay_us", self.max_delay_us > 0), ("batch_rt", self.batch_rt)];
+        match keys.iter().find(|(_, is_set)| *is_set).filter(|_| self.max_batch < 2) {
+            Some((key, _)) => {
+                Err(format!("{key} requires max_batch of at least 2, got {}", self.max_batch))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Refuses numbers out of range.
@@ -159,8 +175,28 @@ impl Description {
             let max = self.max_batch;
             return Err(format!("max_batch must be 0 or 1 for a model with state, got {max}"));
         }
+        self.check_sequences()?;
         self.check_residency()?;
         self.check_process()
+    }
+
+    /// Refuses keys of sequences for a network without state, which would have none.
+    fn check_sequences(&self) -> Result<(), String> {
+        if self.engine.is_some() || !self.state.is_empty() {
+            return Ok(());
+        }
+        match self.sequence_keys().iter().find(|(_, is_set)| *is_set) {
+            Some((key, _)) => Err(format!("{key} requires state, or engine = \"process\"")),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the keys of sequences, and whether they are set.
+    fn sequence_keys(&self) -> [(&'static str, bool); 2] {
+        [
+            ("sequence_idle_us", self.sequence_idle_us.is_some()),
+            ("max_sequences", self.max_sequences.is_some()),
+        ]
     }
 
     /// Refuses residency that a network cannot have.
@@ -202,10 +238,7 @@ impl Description {
         };
         // A program keeps the state of its sequences itself, and a network in its place would not:
         // `auto` has none. It ignores the other keys, which a network in its place has.
-        let sequences = [
-            ("sequence_idle_us", self.sequence_idle_us.is_some()),
-            ("max_sequences", self.max_sequences.is_some()),
-        ];
+        let sequences = self.sequence_keys();
         let state = ("state", !self.state.is_empty());
         let of_networks = [
             ("network", self.network.is_some()),
@@ -278,7 +311,11 @@ impl Description {
 
 /// Versions to load if none is named.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(untagged, expecting = "versions must be a list, \"all\" or { latest = N }")]
+#[serde(
+    untagged,
+    deny_unknown_fields,
+    expecting = "versions must be a list, \"all\" or { latest = N }"
+)]
 pub(super) enum Versions {
     /// Versions with these numbers.
     List(Vec<u32>),
@@ -437,6 +474,31 @@ mod tests {
     }
 
     #[test]
+    fn delay_of_batches_requires_batches() {
+        let parse = |text: &str| Description::parse(text).map(drop);
+        for key in ["max_delay_us = 50", "batch_rt = true"] {
+            assert_eq!(parse(&format!("max_batch = 2\n{key}")), Ok(()));
+            for (more, got) in [("", 0), ("max_batch = 1\n", 1)] {
+                let (name, _) = key.split_once(' ').unwrap();
+                let want = format!("{name} requires max_batch of at least 2, got {got}");
+                assert_eq!(parse(&format!("{more}{key}")), Err(want));
+            }
+        }
+        assert_eq!(parse("max_delay_us = 0\nbatch_rt = false"), Ok(()));
+    }
+
+    #[test]
+    fn network_without_state_has_no_sequences() {
+        let check = |text: &str| toml::from_str::<Description>(text).unwrap().check();
+        for key in ["max_sequences", "sequence_idle_us"] {
+            let want = format!("{key} requires state, or engine = \"process\"");
+            assert_eq!(check(&format!("{key} = 32")), Err(want));
+            let state = "[[state]]\ninput = \"a\"\noutput = \"b\"";
+            assert_eq!(check(&format!("{key} = 32\n{state}")), Ok(()));
+        }
+    }
+
+    #[test]
     fn network_on_demand_has_no_state_and_a_time_without_requests() {
         let read = |text: &str| toml::from_str::<Description>(text).unwrap();
         let check = |text: &str| read(&format!("residency = \"on-demand\"\n{text}")).check();
@@ -493,7 +555,9 @@ mod tests {
         let none: Description = toml::from_str("versions = []").unwrap();
         let want = "versions must have at least one number, got none";
         assert_eq!(none.check(), Err(want.into()), "no folder is missing");
-        let said = chosen("versions = \"newest\"").unwrap_err().to_string();
-        assert!(said.contains("versions must be a list, \"all\" or { latest = N }"), "{said}");
+        for wrong in ["\"newest\"", "{ latest = 2, specific = [1] }"] {
+            let said = chosen(&format!("versions = {wrong}")).unwrap_err().to_string();
+            assert!(said.contains("versions must be a list, \"all\" or { latest = N }"), "{said}");
+        }
     }
 }

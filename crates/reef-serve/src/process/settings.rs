@@ -25,6 +25,9 @@ const TRITON_MODEL: &str = "model.py";
 /// Command that keeps limits. Without a daemon for guests they are kept all the same.
 const EXEC: [&str; 3] = ["reef", "exec", "--allow-unprotected"];
 
+/// Minimum limit of memory, in bytes, as `reef exec` has it: a smaller one lacks its unit.
+const MIN_MEMORY: u64 = 1 << 20;
+
 /// Maximum of every time, in milliseconds: a day.
 const MAX_MS: u64 = 86_400_000;
 
@@ -135,7 +138,12 @@ impl ProcessSettings {
             return Err(format!("process: a variable must have a name without '=', got {name:?}"));
         }
         if let Some(memory) = &self.memory {
-            limit::bytes(memory).map_err(|why| format!("process.memory {memory}: {why}"))?;
+            let wrong = |why: String| format!("process.memory {memory}: {why}");
+            let bytes = limit::bytes(memory).map_err(wrong)?;
+            if bytes < MIN_MEMORY {
+                let got = limit::format_bytes(bytes);
+                return Err(wrong(format!("must be at least 1 MiB, such as 8GiB, got {got}")));
+            }
         }
         if let Some(compute) = &self.compute {
             let read = limit::parts_per_million(compute);
@@ -380,6 +388,14 @@ mod tests {
         assert_eq!(said, Err(want.into()));
         let said = check("residency = \"on-demnd\"").unwrap_err();
         assert!(said.ends_with(": did you mean on-demand?"), "{said}");
+    }
+
+    /// `reef exec` would refuse it in the log alone, at each start.
+    #[test]
+    fn memory_without_a_unit_is_refused() {
+        assert_eq!(check("memory = \"1MiB\""), Ok(()));
+        let want = "process.memory 8: must be at least 1 MiB, such as 8GiB, got 8 bytes";
+        assert_eq!(check("memory = \"8\""), Err(want.into()));
     }
 
     /// Else a process would start from a folder with the rights of the user before.

@@ -286,6 +286,9 @@ fn units_name_what_the_daemon_listens_on() {
         assert_eq!(values(&unit, "SocketGroup"), ["reef"]);
     }
     let service = read("systemd/reef.service");
+    // Guests register in the folder of the sockets, which is the daemon's and outlives it.
+    let folder = ["RuntimeDirectory", "RuntimeDirectoryPreserve"].map(|key| values(&service, key));
+    assert_eq!(folder, [["reef"], ["yes"]]);
     let drain = config.times.drain().as_secs();
     let stop: u64 = values(&service, "TimeoutStopSec")[0].parse().unwrap();
     assert!(stop > drain, "{stop} s to stop, {drain} s to drain");

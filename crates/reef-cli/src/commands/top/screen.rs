@@ -316,6 +316,15 @@ mod tests {
     }
 
     #[test]
+    fn header_of_programs_is_whole_in_80_columns() {
+        let mut screen = screen();
+        screen.update(Some(view()));
+        let lines = drawn(&screen, 80, 24);
+        let header = lines.iter().find(|line| line.starts_with("program ")).expect("a header");
+        assert!(header.contains(" colocated ") && header.contains(" state"), "{header}");
+    }
+
+    #[test]
     fn bytes_on_demand_are_whole_or_missing() {
         let (mut screen, mut view) = (screen(), view());
         let (states, resident_bytes) = (vec!["resident".to_owned()], Some(41 << 29));

@@ -40,7 +40,7 @@ pub(super) fn guests_height(guests: &[Guest]) -> u16 {
 }
 
 pub(super) fn guests_table(guests: &[Guest], width: u16) -> Table<'_> {
-    let widths = fit_columns([11, 5, 5, 10, 9, 6, 6, 6, 11, 8], 9, 2, width);
+    let widths = fit_columns([11, 5, 5, 10, 9, 6, 9, 6, 11, 8], 9, 2, width);
     let header = [
         "program",
         "guest",

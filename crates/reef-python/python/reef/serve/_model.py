@@ -18,7 +18,11 @@ class InvalidRequest(ValueError):
 
 
 class RequestFailed(RuntimeError):
-    """The request has failed: its client gets this text as it is."""
+    """The request has failed: its client gets this text as it is, as an error of this kind of the protocol."""
+
+    def __init__(self, text: str, kind: str = "failed") -> None:
+        super().__init__(text)
+        self.kind = kind
 
 
 class Request(Mapping[str, Any]):

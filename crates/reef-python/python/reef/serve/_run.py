@@ -221,7 +221,8 @@ def _errors_of(channel: Channel, number: int, request: Request) -> Iterator[None
             traceback.print_exc()
         if request._end():
             _forget_frames(error)
-        _answer_error(channel, number, error, "invalid" if is_invalid else "failed")
+        kind = error.kind if isinstance(error, RequestFailed) else "failed"
+        _answer_error(channel, number, error, "invalid" if is_invalid else kind)
 
 
 def _forget_frames(error: BaseException) -> None:

@@ -30,6 +30,7 @@ FORMATS = {
     "UINT8": "B",
     "BOOL": "?",
 }
+_DATATYPES = {of: name for name, of in FORMATS.items() if name != "BF16"}  # "H" is UINT16
 _SCALARS: dict[type, str] = {str: TEXTS, bytes: TEXTS, float: "FP32", int: "INT64", bool: "BOOL"}
 
 
@@ -81,7 +82,7 @@ class Spec(NamedTuple):
             shape, flat = _flat(value)
             data = b"".join(_text(self.name, text) for text in flat)
         elif numpy is not None and self.datatype != "BF16" and self.scalar is None:
-            array = numpy.asarray(value, dtype=numpy.dtype("<" + FORMATS[self.datatype]))
+            array = numpy.asarray(value, dtype=dtype_of(self.datatype))
             self._check_kind(array, numpy.asarray(value).dtype, value)
             shape, data = list(array.shape), array.tobytes()
         elif isinstance(value, memoryview) and value.format == FORMATS[self.datatype]:
@@ -106,15 +107,23 @@ class Spec(NamedTuple):
             raise TypeError(f"tensor {self.name!r}: must be {self.datatype}, got {found}")
 
 
+def dtype_of(datatype: str) -> Any:
+    """NumPy's type, by its size: the letters "q" and "Q" are `longlong` and not `int64`."""
+    return numpy.dtype(numpy.dtype("<" + FORMATS[datatype]).str)
+
+
 def datatype_of(value: Any) -> str:
     """The datatype of an array or nested lists."""
     if numpy is not None:
         array = numpy.asarray(value)
         if array.dtype.kind in "OSU":
             return TEXTS
-        return next(name for name, of in FORMATS.items() if numpy.dtype(of) == array.dtype)
+        for of, name in _DATATYPES.items():
+            if numpy.dtype(of) == array.dtype:
+                return name
+        raise TypeError(f"no datatype for {array.dtype}")
     if isinstance(value, memoryview):
-        return next(name for name, of in FORMATS.items() if of == value.format)
+        return _DATATYPES[value.format]
     return TEXTS
 
 
@@ -138,7 +147,7 @@ def _text(name: str, text: Any) -> bytes:
 
 def _array(datatype: str, shape: list[int], data: memoryview) -> Any:
     if numpy is not None:
-        return numpy.frombuffer(data, dtype=numpy.dtype("<" + FORMATS[datatype])).reshape(shape)
+        return numpy.frombuffer(data, dtype=dtype_of(datatype)).reshape(shape)
     if math.prod(shape) == 0 or datatype == "FP16":
         flat = list(struct.unpack(f"<{math.prod(shape)}{FORMATS[datatype]}", data))
         return _shaped(flat, shape)

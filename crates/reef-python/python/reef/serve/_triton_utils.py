@@ -8,12 +8,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ._model import Request
-from ._tensors import FORMATS, TEXTS, datatype_of
+from ._tensors import FORMATS, TEXTS, datatype_of, dtype_of
 
 try:
     import numpy
 except ImportError:  # arrays are memoryviews then
     numpy = None  # type: ignore[assignment]
+
+# Datatypes in the order of Triton's numbers, of which the first one is 1.
+_NUMBERED = ["BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64", TEXTS]
 
 TRITONSERVER_REQUEST_FLAG_SEQUENCE_START = 1
 TRITONSERVER_REQUEST_FLAG_SEQUENCE_END = 2
@@ -54,8 +57,8 @@ class Tensor:
     def shape(self) -> list[int]:
         return list(self._array.shape)
 
-    def triton_dtype(self) -> str:
-        return "TYPE_" + datatype_of(self._array).replace(TEXTS, "STRING")
+    def triton_dtype(self) -> int:
+        return _number(self._array)
 
     def is_cpu(self) -> bool:
         return True
@@ -134,10 +137,12 @@ class InferenceResponse:
 
 
 class Logger:
-    """Lines of the daemon's log."""
+    """Lines of the daemon's log, which have no level."""
+
+    INFO, WARNING, ERROR, VERBOSE = range(4)
 
     @staticmethod
-    def log(message: str, level: int = 0) -> None:
+    def log(message: str, level: int = INFO) -> None:
         print(message, file=sys.stderr, flush=True)
 
     log_info = log_warn = log_error = log_verbose = staticmethod(log)
@@ -180,14 +185,25 @@ def triton_string_to_numpy(name: str) -> Any:
         return numpy.object_
     if datatype == "BF16" or datatype not in FORMATS:
         raise TritonModelException(f"no type of NumPy for {name}")
-    return numpy.dtype(FORMATS[datatype]).type
+    return dtype_of(datatype).type
 
 
-def numpy_to_triton_type(dtype: Any) -> str:
-    """`TYPE_FP32` and the like for a type of NumPy."""
+def numpy_to_triton_type(dtype: Any) -> int:
+    """The number of a type of NumPy."""
     if numpy is None:
         raise TritonModelException("numpy_to_triton_type requires NumPy")
-    return "TYPE_" + datatype_of(numpy.empty(0, dtype=dtype)).replace(TEXTS, "STRING")
+    return _number(numpy.empty(0, dtype=dtype))
+
+
+def _number(array: Any) -> int:
+    return _NUMBERED.index(datatype_of(array)) + 1
+
+
+def triton_to_numpy_type(number: int) -> Any:
+    """The type of NumPy with this number."""
+    if not 1 <= number <= len(_NUMBERED):
+        raise TritonModelException(f"no type of NumPy for the number {number}")
+    return triton_string_to_numpy(_NUMBERED[number - 1].replace(TEXTS, "STRING"))
 
 
 def arguments(config: Mapping[str, Any], facts: Mapping[str, str]) -> dict[str, str]:

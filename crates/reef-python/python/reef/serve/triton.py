@@ -16,8 +16,6 @@ from . import _triton_utils as utils
 from ._model import InvalidRequest, Model, Request, RequestFailed
 from ._run import run
 
-# Errors that are not the model's.
-_KINDS: dict[int, type[Exception]] = {utils.TritonError.INVALID_ARG: InvalidRequest}
 
 
 class _Python(Model):
@@ -59,8 +57,15 @@ class _Python(Model):
 def _answer(response: utils.InferenceResponse) -> Mapping[str, Any] | Exception:
     error = response.error()
     if error is not None:
-        return _KINDS.get(error.code(), RequestFailed)(error.message())
+        return _exception(error)
     return {tensor.name(): tensor.as_numpy() for tensor in response.output_tensors()}
+
+
+def _exception(error: utils.TritonError) -> Exception:
+    if error.code() == utils.TritonError.INVALID_ARG:
+        return InvalidRequest(error.message())
+    is_unavailable = error.code() == utils.TritonError.UNAVAILABLE
+    return RequestFailed(error.message(), "unavailable" if is_unavailable else "failed")
 
 
 def _listed(config: Mapping[str, Any]) -> dict[str, Any]:

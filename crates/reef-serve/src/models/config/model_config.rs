@@ -80,7 +80,7 @@ impl ModelConfig {
         if !is_python(fields) {
             return Ok(self);
         }
-        if fields.contains_key("model_transaction_policy") {
+        if fields.get("model_transaction_policy").is_some_and(is_decoupled) {
             return Err(Error::Unimplemented(
                 "configuration: model_transaction_policy of backend python".into(),
             ));
@@ -111,7 +111,11 @@ impl ModelConfig {
                 // The files and the device determine these.
                 "platform" | "backend" => {}
                 "input" | "output" => config.read_tensors(key, value),
-                "sequence_batching" => config.sequences = Some(sequences(value)?),
+                "model_transaction_policy" if !is_decoupled(value) => {}
+                "sequence_batching" => {
+                    config.sequences = Some(sequences(value)?);
+                    config.note_strategy(value);
+                }
                 "ensemble_scheduling" => {
                     return Err(Error::Unimplemented(format!("configuration: {key}")));
                 }
@@ -160,6 +164,18 @@ impl ModelConfig {
             }
         }
         Ok(())
+    }
+
+    /// Notes what is said of the order of sequences, apart from their maximum number.
+    fn note_strategy(&mut self, sequences: &Value) {
+        for strategy in ["direct", "oldest"] {
+            let fields = sequences.get(strategy).and_then(Value::as_object);
+            for (key, value) in fields.into_iter().flatten() {
+                if (strategy, key.as_str()) != ("oldest", "max_candidate_sequences") {
+                    self.note_unread(&format!("sequence_batching.{strategy}.{key}"), value);
+                }
+            }
+        }
     }
 
     /// Notes what is said of tensors and is not in the files, such as the names of an output's
@@ -266,6 +282,12 @@ fn sequences_of(description: &Description) -> Result<Option<StateSpec>> {
 /// True for a model of Triton's Python backend.
 fn is_python(fields: &Map<String, Value>) -> bool {
     fields.get("backend").and_then(Value::as_str) == Some("python")
+}
+
+/// True for a policy by which a request has any number of answers.
+fn is_decoupled(policy: &Value) -> bool {
+    let flag = policy.get("decoupled");
+    flag.is_some_and(|flag| flag.as_bool() != Some(false) && flag.as_u64() != Some(0))
 }
 
 fn check_name(name: &ModelName, value: &Value) -> Result<()> {
@@ -385,6 +407,23 @@ mod tests {
     }
 
     #[test]
+    fn policy_of_python_backend_may_be_one_answer() {
+        let read = |policy: &str| {
+            let file = format!("backend: \"python\" model_transaction_policy {{ {policy} }}");
+            let (name, fields) = (ModelName::new("m").unwrap(), text::read(&file).unwrap());
+            ModelConfig::read(&name, &fields).and_then(|config| config.with_python(&fields))
+        };
+        for policy in ["", "decoupled: False", "decoupled: 0"] {
+            let config = read(policy).unwrap();
+            assert!(config.python.is_some() && config.unread.is_empty(), "{config:?}");
+        }
+        let want = "configuration: model_transaction_policy of backend python";
+        for policy in ["decoupled: True", "decoupled: 1"] {
+            assert_eq!(read(policy).unwrap_err(), Error::Unimplemented(want.into()));
+        }
+    }
+
+    #[test]
     fn batching_requires_dynamic_batching() {
         let (config, said) = read(r#"{ "name": "m", "max_batch_size": 8 }"#).unwrap();
         assert_eq!((said.max_batch, config.unread.is_empty()), (0, true));
@@ -432,6 +471,22 @@ mod tests {
         assert_eq!((said.choose(&[1, 2]), config.unread.is_empty()), (vec![2], true));
         let (_, said) = read(r#"{ "dynamic_batching": null, "max_batch_size": 4 }"#).unwrap();
         assert_eq!(said.max_batch, 0);
+    }
+
+    #[test]
+    fn order_of_sequences_is_listed_as_unread() {
+        let state = r#""state": [{ "input_name": "a", "output_name": "b", "dims": [1] }]"#;
+        for (strategy, want) in [
+            (r#""direct": { "minimum_slot_utilization": 0.5 }"#, "direct.minimum_slot_utilization"),
+            (
+                r#""oldest": { "max_candidate_sequences": 4, "max_queue_delay_microseconds": 5 }"#,
+                "oldest.max_queue_delay_microseconds",
+            ),
+        ] {
+            let text = format!("{{ \"sequence_batching\": {{ {state}, {strategy} }} }}");
+            let unread = read(&text).unwrap().0.unread.to_string();
+            assert_eq!(unread, format!("sequence_batching.{want}"));
+        }
     }
 
     #[test]

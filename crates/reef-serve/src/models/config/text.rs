@@ -111,8 +111,8 @@ impl<'a> Reader<'a> {
         let word = self.while_is(is_part);
         Ok(match word {
             "" => return Err("must have a value".into()),
-            "true" => Value::Bool(true),
-            "false" => Value::Bool(false),
+            "true" | "True" | "t" => Value::Bool(true),
+            "false" | "False" | "f" => Value::Bool(false),
             word => number(word).unwrap_or_else(|| word.into()), // a name of an enumeration
         })
     }
@@ -221,14 +221,15 @@ mod tests {
             input [ { name: "x" dims: [ -1, 3 ] }, { name: "y" } ]
             dynamic_batching { max_queue_delay_microseconds: 100; preferred_batch_size: 4 preferred_batch_size: 8 }
             instance_group: < kind: KIND_CPU count: 2 >
-            scale: 1.5f on: true empty { } none: []
+            scale: 1.5f on: true off: False flags: [True, t, f] empty { } none: []
         "#;
         let want = json!({
             "name": "tinyone", "max_batch_size": 8,
             "input": [{ "name": "x", "dims": [-1, 3] }, { "name": "y" }],
             "dynamic_batching": { "max_queue_delay_microseconds": 100, "preferred_batch_size": [4, 8] },
             "instance_group": { "kind": "KIND_CPU", "count": 2 },
-            "scale": 1.5, "on": true, "empty": {}, "none": [],
+            "scale": 1.5, "on": true, "off": false, "flags": [true, true, false],
+            "empty": {}, "none": [],
         });
         assert_eq!(Value::Object(read(text).unwrap()), want);
     }
