@@ -75,6 +75,12 @@ pub(super) fn image_of(file: &ModelFile<'_>, options: &Options) -> Result<[usize
     Ok(shape)
 }
 
+/// Returns whether kernels for images are worth it: the image is brought into their layout first,
+/// which takes longer than a step without a convolution.
+pub(super) fn has_convolutions(file: &ModelFile<'_>) -> bool {
+    file.graph.iter().flat_map(|graph| &graph.nodes).any(|node| node.op == "Conv")
+}
+
 /// Returns whether an output has several rows or columns, as the file declares it: no network for
 /// images has.
 pub(super) fn ends_in_images(file: &ModelFile<'_>) -> bool {

@@ -5,7 +5,7 @@ use super::file::{Dimension, GraphFile, ModelFile, NodeFile, ValueFile};
 use super::general::options::{TensorOptions, usual};
 use super::general::stored::array;
 use super::general::walk::{Walk, Walked};
-use super::images::{Options, ends_in_images, image_of, only_input};
+use super::images::{Options, ends_in_images, has_convolutions, image_of, only_input};
 use super::node::name_of;
 use super::opset::{OPSETS, graph_of};
 use crate::errors::error::{Error, Result};
@@ -357,7 +357,9 @@ impl ReadOptions {
         match self.kernels {
             Kernels::Tensors => None,
             Kernels::Images => self.images(),
-            Kernels::Any => self.images().filter(|_| !ends_in_images(file)),
+            Kernels::Any => {
+                self.images().filter(|_| has_convolutions(file) && !ends_in_images(file))
+            }
         }
     }
 

@@ -5,7 +5,7 @@ use super::builder::Builder;
 use super::value::{Value, wide};
 use super::windows::product;
 use reef_op::tensor::{
-    Binary, Contract, Domain, Element, Fold, FoldKind, Kind, Scan, Spec, TopK, View,
+    Binary, Contract, Domain, Element, Fold, FoldKind, Gather, Kind, Scan, Spec, Target, TopK, View,
 };
 
 /// Numbers in which sums of this type are made.
@@ -18,6 +18,19 @@ fn sum_domain(element: Element, kind: FoldKind) -> Domain {
     }
 }
 
+/// Elements of one result from which a fold is two: all of one result are folded by one block.
+const LONG_FOLD: usize = 8192;
+
+/// Returns the axis that a long fold begins with, if that leaves its result: the largest and the
+/// smallest of numbers are the same in any order.
+fn first_axis(value: &Value, axes: &[usize], kind: FoldKind) -> Option<usize> {
+    let size = |axis: &usize| value.dims()[*axis];
+    let all: usize = axes.iter().map(size).product();
+    let longest = axes.iter().copied().max_by_key(size)?;
+    let is_free = matches!(kind, FoldKind::Max | FoldKind::Min);
+    (is_free && all >= LONG_FOLD && size(&longest) < all).then_some(longest)
+}
+
 impl Builder<'_> {
     /// Folds all elements along `axes`. These axes stay with a size of one.
     pub(crate) fn fold_axes(
@@ -26,6 +39,10 @@ impl Builder<'_> {
         axes: &[usize],
         kind: FoldKind,
     ) -> Result<Value> {
+        if let Some(first) = first_axis(value, axes, kind) {
+            let part = self.fold_axes(value, &[first], kind)?;
+            return self.fold_axes(&part, axes, kind);
+        }
         let view = View::dense(value.dims());
         let kept: Vec<usize> = (0..value.rank()).filter(|axis| !axes.contains(axis)).collect();
         let dims = (0..value.rank()).map(|k| if axes.contains(&k) { 1 } else { value.dims()[k] });
@@ -150,10 +167,14 @@ impl Builder<'_> {
         if k > len {
             return Err(format!("{k} of {len}"));
         }
-        let mut make = |places, element| {
-            let kind = Kind::TopK(TopK { len, k: k.max(1), largest, places });
-            self.emit(kind, &[value], Spec { element, dims: dims.clone() })
-        };
-        Ok([make(false, value.element())?, make(true, Element::I64)?])
+        let kind = Kind::TopK(TopK { len, k: k.max(1), largest, places: true });
+        let spec = Spec { element: Element::I64, dims: dims.clone() };
+        let places = self.emit(kind, &[value], spec)?;
+        let axis = value.rank() - 1;
+        let target = Target::Along { dims: value.dims().to_vec(), indices: dims.clone(), axis };
+        let spec = Spec { element: value.element(), dims };
+        // To look them up takes less than to find them a second time.
+        let values = self.emit(Kind::Gather(Gather { target }), &[value, &places], spec)?;
+        Ok([values, places])
     }
 }

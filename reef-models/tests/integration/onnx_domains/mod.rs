@@ -7,6 +7,7 @@ mod attention;
 mod branches;
 mod columns;
 mod edges;
+mod forms;
 mod microsoft;
 mod quantized;
 mod ranges;
