@@ -188,8 +188,8 @@ struct Watch {
 #[derive(Debug)]
 pub struct Controller {
     target: f64,
-    /// Time by which the shortest window makes an iteration longer, in nanoseconds.
-    window_cost: u64,
+    /// Windows begin as iterations end.
+    is_after_iterations: bool,
     /// Time until which others may have passed.
     passed: u64,
     state: State,
@@ -263,7 +263,7 @@ impl Controller {
         let target = target.ratio();
         Self {
             target,
-            window_cost: 0,
+            is_after_iterations: false,
             passed: now,
             state: State::Alone(now),
             alone: Baseline::new(MAX_ODD, 0.0),
@@ -320,10 +320,9 @@ impl Controller {
         other
     }
 
-    /// Sets the time by which the shortest window makes an iteration longer, in nanoseconds. Zero,
-    /// as at first: as little as may be.
-    pub(crate) fn set_window_cost(&mut self, nanos: u64) {
-        self.window_cost = nanos;
+    /// Sets whether windows begin as iterations end, and at no other time.
+    pub(crate) fn set_after_iterations(&mut self, is_set: bool) {
+        self.is_after_iterations = is_set;
     }
 
     /// Notes that others may have passed until this time.
@@ -488,7 +487,7 @@ impl Controller {
     /// and has ended. Only if windows begin after iterations: otherwise longer iterations would be
     /// touched more often, and those that are not would be shorter than others alone.
     fn is_untouched(&self, begin: u64) -> bool {
-        self.window_cost > 0 && begin >= self.passed.saturating_add(QUIET_SURELY)
+        self.is_after_iterations && begin >= self.passed.saturating_add(QUIET_SURELY)
     }
 
     /// Notes an iteration that was alone without a measurement: the next one comes as much later as
@@ -646,21 +645,9 @@ impl Controller {
             self.trial = Some(Trial::new(now, work));
         } else if self.is_wide_due(now) {
             self.widen();
-        } else if !self.has_room() {
-            self.begin_pause(now.saturating_add(self.pause), PROBE);
-            self.pause = (self.pause * 2).min(MAX_PAUSE);
         } else if now >= self.next_alone {
             self.begin_alone(now);
         }
-    }
-
-    /// Returns whether the shortest window fits into what the target allows an iteration to be
-    /// longer, or all passes. The last iteration says so. Of a program whose iterations differ
-    /// windows may pause for a short one, and begin again later.
-    fn has_room(&self) -> bool {
-        let allowed = (self.target - 1.0) * self.last_length as f64;
-        let is_open = self.is_wide || self.is_in_doubt || self.last_length == 0;
-        is_open || allowed >= self.window_cost as f64
     }
 
     fn is_wide_due(&self, now: u64) -> bool {

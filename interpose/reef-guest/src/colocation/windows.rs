@@ -9,8 +9,6 @@ pub(crate) const CHANGE: u64 = 150_000;
 /// Shortest window without MPS next to a program with a target, in nanoseconds: its two changes are
 /// at most a fifth of it.
 const MIN_LONG_WINDOW: i64 = 10 * CHANGE as i64;
-/// Time by which the shortest such window makes an iteration longer, in nanoseconds.
-pub(crate) const LONG_WINDOW_COST: u64 = MIN_LONG_WINDOW as u64 + 2 * CHANGE;
 /// Most that is earned and not spent there, in nanoseconds: one iteration may last for minutes.
 const MAX_LONG_CREDIT: i64 = 10_000_000_000;
 /// Shortest window, in nanoseconds: about the length of a few kernels, and more than a thread's
