@@ -97,6 +97,9 @@ const LONG_WIDE: usize = 400;
 /// [`MAX_LEAST`].
 const WORTH: f64 = 0.7;
 const MAX_LEAST: f64 = 1.3 * PROBE;
+/// Part from which gates open in gaps between iterations too, as a multiple of the least one: what
+/// runs on from a gap makes the next iteration longer, and may not be why windows close.
+const GAPS: f64 = 1.5;
 /// Weight of the iterations by which that is judged: their number if none is late alone. Those of
 /// kinds with fewer than [`SOME_ITERATIONS`] alone are not counted: the least part may be too much
 /// for them because a lower quantile is their limit.
@@ -185,6 +188,10 @@ struct Watch {
 #[derive(Debug)]
 pub struct Controller {
     target: f64,
+    /// Windows begin as iterations end.
+    is_after_iterations: bool,
+    /// Time until which others may have passed.
+    passed: u64,
     state: State,
     alone: Baseline,
     /// The latency alone is unknown or in doubt: nothing passes.
@@ -256,6 +263,8 @@ impl Controller {
         let target = target.ratio();
         Self {
             target,
+            is_after_iterations: false,
+            passed: now,
             state: State::Alone(now),
             alone: Baseline::new(MAX_ODD, 0.0),
             is_in_doubt: true,
@@ -311,6 +320,16 @@ impl Controller {
         other
     }
 
+    /// Sets whether windows begin as iterations end, and at no other time.
+    pub(crate) fn set_after_iterations(&mut self, is_set: bool) {
+        self.is_after_iterations = is_set;
+    }
+
+    /// Notes that others may have passed until this time.
+    pub(crate) fn note_passed(&mut self, until: u64) {
+        self.passed = until;
+    }
+
     /// Returns the part of the time that passes now, in parts per million.
     pub fn duty(&self) -> u32 {
         match self.state {
@@ -319,6 +338,13 @@ impl Controller {
             State::Colocated(_) => (self.part() * f64::from(WHOLE)) as u32,
             _ => 0,
         }
+    }
+
+    /// Returns whether gates may open as soon as the program has waited for its work, until its next
+    /// launch. If all passes, that gains nothing.
+    pub(crate) fn opens_gaps(&self) -> bool {
+        let is_colocated = matches!(self.state, State::Colocated(_)) && self.has_windows();
+        is_colocated && !self.is_wide && self.part() >= GAPS * self.least
     }
 
     fn has_windows(&self) -> bool {
@@ -358,7 +384,7 @@ impl Controller {
     pub(crate) fn follow(&mut self, before: &mut Self, now: u64) {
         std::mem::swap(&mut self.alone, &mut before.alone);
         (self.known, self.is_in_doubt) = (before.known, before.is_in_doubt);
-        self.long_silences = before.long_silences;
+        (self.long_silences, self.passed) = (before.long_silences, now);
         // Or each set that has begun makes iterations late, and they begin again and again.
         self.since_wide = self.since_wide.min(before.since_wide);
         if self.trial.take().is_some() {
@@ -415,6 +441,9 @@ impl Controller {
         match self.state {
             // Iterations that began before belong to the state before.
             State::Alone(since) if begin >= since => self.note_alone(iteration, begin - since),
+            State::Colocated(since) if begin >= since && self.is_untouched(begin) => {
+                self.note_untouched(iteration);
+            }
             State::Colocated(since) if begin >= since && self.has_windows() => {
                 let wide = (self.wide_target, 1.0);
                 let (ratio, most) = if self.is_wide { wide } else { (self.target, most) };
@@ -452,6 +481,28 @@ impl Controller {
         let Some(check) = &mut self.check else { return self.alone.note(kind, length) };
         let verdict = self.alone.verdict(kind, length, self.target);
         verdict.into_iter().for_each(|verdict| check.note(verdict));
+    }
+
+    /// Returns whether nothing has passed since well before an iteration that began at this time
+    /// and has ended. Only if windows begin after iterations: otherwise longer iterations would be
+    /// touched more often, and those that are not would be shorter than others alone.
+    fn is_untouched(&self, begin: u64) -> bool {
+        self.is_after_iterations && begin >= self.passed.saturating_add(QUIET_SURELY)
+    }
+
+    /// Notes an iteration that was alone without a measurement: the next one comes as much later as
+    /// after a measurement of this length.
+    fn note_untouched(&mut self, iteration: &Iteration) {
+        let (kind, length) = (u64::from(iteration.kind), iteration.length as f64);
+        let verdict = self.alone.verdict(kind, length, self.target);
+        self.shown.extend(verdict.map(|verdict| verdict.relative));
+        self.alone.note(kind, length);
+        self.known += 1;
+        let next = add_cost(iteration.end, iteration.length, INTERVALS[2]);
+        self.next_alone = self.next_alone.max(next);
+        if self.alone.fresh() >= ALONE_ITERATIONS {
+            self.take_over(iteration.end);
+        }
     }
 
     fn begin_alone(&mut self, now: u64) {

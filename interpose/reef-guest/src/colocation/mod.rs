@@ -22,6 +22,10 @@ pub use windows::{Step, Windows};
 #[cfg(test)]
 mod simulated_decoder;
 #[cfg(test)]
+mod simulated_gaps;
+#[cfg(test)]
 mod simulated_hosts;
 #[cfg(test)]
 mod simulated_programs;
+#[cfg(test)]
+mod simulated_slices;

@@ -2,6 +2,15 @@
 
 use crate::limit::quantity::WHOLE;
 
+/// Time that a device needs to change from one program to another without MPS, in nanoseconds. A
+/// window costs two of them, at least 0.3 ms (H200, 2026-11-27: docs/lab/nvidia.md). It is taken
+/// for all devices: no other one was measured.
+pub(crate) const CHANGE: u64 = 150_000;
+/// Shortest window without MPS next to a program with a target, in nanoseconds: its two changes are
+/// at most a fifth of it.
+const MIN_LONG_WINDOW: i64 = 10 * CHANGE as i64;
+/// Most that is earned and not spent there, in nanoseconds: one iteration may last for minutes.
+const MAX_LONG_CREDIT: i64 = 10_000_000_000;
 /// Shortest window, in nanoseconds: about the length of a few kernels, and more than a thread's
 /// wake-up from polling. Smaller parts of the time have fewer windows.
 const MIN_WINDOW: i64 = 50_000;
@@ -15,6 +24,20 @@ pub struct Step {
     pub until: u64,
 }
 
+/// Times at which windows may begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Placement {
+    /// At multiples of the period.
+    Grid,
+    /// When an iteration of the holder ends: the programs take turns, and a window costs two
+    /// changes. A window is what was earned in the iteration, or else as short as may be, so that
+    /// iterations become longer by the same time.
+    AfterIterations {
+        /// One has ended since the last step of a busy holder.
+        has_ended: bool,
+    },
+}
+
 /// Windows of one guest next to one holder.
 ///
 /// The guest earns its part of the time, and spends the time for which its gate is open, whatever
@@ -26,8 +49,11 @@ pub struct Step {
 pub struct Windows {
     /// Length of a period, in nanoseconds.
     period: u64,
-    /// Earned and not spent, in nanoseconds: at most a period, at least minus a period.
+    /// Earned and not spent, in nanoseconds: at most a period, at least minus a period. After
+    /// iterations at most [`MAX_LONG_CREDIT`].
     credit: i64,
+    /// Earned since an iteration ended.
+    earned: i64,
     /// Time of the last step.
     at: u64,
     /// True if the gate has been open since the last step.
@@ -47,6 +73,7 @@ impl Windows {
         Self {
             period,
             credit: 0,
+            earned: 0,
             at: now,
             is_open: true,
             is_window: false,
@@ -63,13 +90,27 @@ impl Windows {
     /// Makes a step at this time: the holder is busy or not, and the guest has `duty` parts per
     /// million of the time.
     pub fn step(&mut self, now: u64, duty: u32, is_busy: bool) -> Step {
+        self.step_placed(now, duty, is_busy, Placement::Grid)
+    }
+
+    /// Makes a step, with windows at such times.
+    pub(crate) fn step_placed(
+        &mut self,
+        now: u64,
+        duty: u32,
+        is_busy: bool,
+        placement: Placement,
+    ) -> Step {
         let now = now.max(self.at);
-        self.earn(now, duty);
+        self.earn(now, duty, placement);
         let (is_window, until) = match duty.min(WHOLE) {
             _ if !is_busy => (false, u64::MAX),
             0 => (false, u64::MAX),
             WHOLE => (true, u64::MAX),
-            duty => self.window(now, duty),
+            duty => match placement {
+                Placement::Grid => self.window(now, duty),
+                Placement::AfterIterations { has_ended } => self.long_window(now, has_ended),
+            },
         };
         self.is_window = is_window;
         self.is_open = is_window || !is_busy;
@@ -78,16 +119,18 @@ impl Windows {
 
     /// Adds what was earned since the last step and takes what was spent. Idle time of the holder
     /// costs one window at most.
-    fn earn(&mut self, now: u64, duty: u32) {
+    fn earn(&mut self, now: u64, duty: u32, placement: Placement) {
         let passed = i64::try_from(now - self.at).unwrap_or(i64::MAX).min(1 << 40);
         let earned = passed * i64::from(duty.min(WHOLE)) / i64::from(WHOLE);
         let spent = if self.is_open { passed } else { 0 };
-        let most = self.period as i64;
-        let usual = most * i64::from(duty.min(WHOLE)) / i64::from(WHOLE);
+        let period = self.period as i64;
+        let most = if placement == Placement::Grid { period } else { MAX_LONG_CREDIT };
+        let usual = period * i64::from(duty.min(WHOLE)) / i64::from(WHOLE);
         let spare = usual * i64::from(duty.min(WHOLE)) / i64::from(WHOLE);
         let is_idle = self.is_open && !self.is_window;
         let least = if is_idle { self.credit.min(-spare) } else { -most };
         self.credit = (self.credit + earned - spent).clamp(least, most);
+        self.earned = (self.earned + earned).min(MAX_LONG_CREDIT);
         self.at = now;
     }
 
@@ -104,6 +147,20 @@ impl Windows {
             return (true, self.end);
         }
         (false, (begin / every + 1).saturating_mul(every).saturating_mul(self.period))
+    }
+
+    /// Returns the same for windows after iterations.
+    fn long_window(&mut self, now: u64, has_ended: bool) -> (bool, u64) {
+        let usual = if has_ended { std::mem::take(&mut self.earned) } else { 0 };
+        if now < self.end {
+            return (true, self.end);
+        }
+        if !has_ended || self.credit < MIN_LONG_WINDOW {
+            return (false, u64::MAX);
+        }
+        let length = self.credit.min(usual.max(MIN_LONG_WINDOW));
+        self.end = now.saturating_add(length.unsigned_abs());
+        (true, self.end)
     }
 
     /// Returns the length of a window that begins now: the usual one, plus what the credit is more
@@ -158,6 +215,27 @@ mod tests {
         (open, longest)
     }
 
+    /// Begins and ends of windows next to iterations of this length, with a step in each quarter of
+    /// a millisecond and whenever one is due.
+    fn long_windows(duty: u32, iteration: u64, time: u64) -> Vec<(u64, u64)> {
+        let (mut windows, mut now, mut all) = (Windows::new(PERIOD, 0), 0, Vec::new());
+        let (mut next, mut was_open) = (iteration, false);
+        while now < time {
+            let has_ended = now >= next;
+            next += if has_ended { iteration } else { 0 };
+            let step =
+                windows.step_placed(now, duty, true, Placement::AfterIterations { has_ended });
+            match all.last_mut() {
+                Some((_, end)) if was_open => *end = now,
+                _ if step.is_open => all.push((now, now)),
+                _ => {}
+            }
+            was_open = step.is_open;
+            now = step.until.min(next).min(now + PERIOD / 4);
+        }
+        all
+    }
+
     #[test]
     fn nothing_passes_without_a_part_and_all_with_the_whole() {
         let mut none = Windows::new(PERIOD, 5);
@@ -202,6 +280,26 @@ mod tests {
             let (open, _) = run(duty, time, 0, |now| (now + phase) % PERIOD >= idle);
             let part = open as f64 / time as f64;
             prop_assert!(part >= f64::from(duty) / 1e6 - 0.02, "{part} of {duty}");
+        }
+
+        /// However small the part is, and whatever iterations last.
+        #[test]
+        fn long_windows_begin_as_iterations_end_and_have_their_part(
+            duty in 5_000..300_000_u32, iteration in 2_000_000..300_000_000_u64
+        ) {
+            let time = 400 * iteration;
+            let all = long_windows(duty, iteration, time);
+            let usual = iteration * u64::from(duty) / 1_000_000;
+            for (begin, end) in all.iter().take(all.len().saturating_sub(1)) {
+                prop_assert!(begin % iteration == 0, "at {begin}");
+                let length = end - begin;
+                prop_assert!(length >= MIN_LONG_WINDOW as u64, "{length}");
+                prop_assert!(length <= 1_501_000.max(usual + usual / 4), "{length}, not {usual}");
+            }
+            let open: u64 = all.iter().map(|(begin, end)| end - begin).sum();
+            let (part, wanted) = (open as f64 / time as f64, f64::from(duty) / 1e6);
+            prop_assert!((part - wanted).abs() < 0.02 * wanted + 2e6 / time as f64,
+                         "{part} instead of {wanted}");
         }
 
         /// Two holders with windows of different parts are open together for the smaller one.

@@ -79,7 +79,7 @@ impl Relay {
         let evidence =
             WorkEvidence { last: page.activity.evidence(), since: now, is_stalled: false };
         let (to, of) = (gates.clone(), page.clone());
-        let windows = RtWindows::new(page.clone(), pass, rules.colocate_period, memory);
+        let windows = RtWindows::new(page.clone(), pass, &rules, memory);
         let stalls_too = stalls.clone();
         let follower =
             Follower { gates: to, page: of, rules, evidence, windows, stalls: stalls_too };

@@ -5,16 +5,16 @@
 
 use super::gates::Gates;
 use super::pass::{Pass, Peer};
+use super::rules::Rules;
 use crate::colocation::memory::{Memory, ProgramKey};
 use crate::colocation::pairs::Pairs;
-use crate::colocation::share::Slo;
-use crate::colocation::windows::Windows;
+use crate::colocation::share::{Percent, Slo};
+use crate::colocation::windows::{Placement, Windows};
 use crate::page::iterations::Iteration;
 use crate::page::layout::Counts;
 use crate::page::mapping::Mapping;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 /// Time after the guest's work for which peers are held while its iterations are measured alone:
 /// its next one may be on its way. A guest without work holds no peer.
@@ -29,6 +29,10 @@ pub(super) struct RtWindows {
     page: Arc<Mapping>,
     pass: Arc<Pass>,
     period: u64,
+    /// The programs run side by side: neither a window nor a gap costs a change of programs.
+    is_under_mps: bool,
+    /// An iteration has ended since peers were last held at a step.
+    has_ended: bool,
     pairs: Option<Pairs>,
     /// Place from which these are taken and to which they return, if the program may start again.
     memory: Option<(Arc<Memory>, ProgramKey)>,
@@ -51,10 +55,12 @@ impl RtWindows {
     pub(super) fn new(
         page: Arc<Mapping>,
         pass: Arc<Pass>,
-        period: Duration,
+        rules: &Rules,
         memory: Option<(Arc<Memory>, ProgramKey)>,
     ) -> Self {
-        let period = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX >> 1);
+        let period = u64::try_from(rules.colocate_period.as_nanos()).unwrap_or(u64::MAX >> 1);
+        let is_under_mps = (rules.is_under_mps)();
+        page.activity.set_release_after_waits(false); // or as another daemon left it
         let (iterations, list, windows) = (Vec::new(), Arc::default(), Vec::new());
         let seen = page.iterations.count();
         let (pairs, launched) = (None, (0, Vec::new()));
@@ -62,6 +68,8 @@ impl RtWindows {
             page,
             pass,
             period,
+            is_under_mps,
+            has_ended: false,
             pairs,
             memory,
             launched,
@@ -91,18 +99,30 @@ impl RtWindows {
         let found = self.control(now);
         let passed = if self.last.1 { now.saturating_sub(self.last.0) } else { 0 };
         self.last = (now, is_held);
-        let mut until = u64::MAX;
+        let has_ended = is_held && std::mem::take(&mut self.has_ended);
+        let takes_turns = found.is_some() && !self.is_under_mps;
+        let (mut until, mut has_passed) = (u64::MAX, false);
         for (peer, windows) in &mut self.windows {
             if windows.is_open() {
                 peer.pass.note_passed(passed);
+                has_passed = true;
             }
             let duty = peer.pass.allowance.duty(found);
             peer.pass.set_duty(duty);
-            let step = windows.step(now, duty, is_held);
+            // A floor holds whether iterations end or not.
+            let placement = match peer.pass.allowance.floor {
+                Percent::NONE if takes_turns => Placement::AfterIterations { has_ended },
+                _ => Placement::Grid,
+            };
+            let step = windows.step_placed(now, duty, is_held, placement);
+            has_passed |= step.is_open;
             if is_held {
                 gates.set_passing(peer, step.is_open);
                 until = until.min(step.until);
             }
+        }
+        if let Some(pairs) = self.pairs.as_mut().filter(|_| has_passed) {
+            pairs.current_mut().note_passed(now);
         }
         match self.pairs.as_ref().filter(|_| is_held) {
             Some(_) => until.min(now + self.period),
@@ -148,13 +168,18 @@ impl RtWindows {
         let target = self.pass.allowance.slo?;
         self.iterations.clear();
         self.seen = self.page.iterations.read(self.seen, &mut self.iterations);
+        self.has_ended |= !self.iterations.is_empty();
         if self.windows.is_empty() {
+            self.page.activity.set_release_after_waits(false);
             return Some(0); // there is nothing to let through
         }
         self.follow_peers(now);
         let memory = &self.memory;
         let pairs = self.pairs.get_or_insert_with(|| begin(memory.as_ref(), target, now));
         let controller = pairs.current_mut();
+        let has_floor =
+            self.windows.iter().any(|(peer, _)| peer.pass.allowance.floor != Percent::NONE);
+        controller.set_after_iterations(!self.is_under_mps && !has_floor);
         let applied = self.windows.iter().map(|(peer, _)| peer.pass.duty()).max().unwrap_or(0);
         let work = self.windows.iter().map(|(peer, _)| launches(&peer.page.counts));
         let work = work.fold(0, u64::wrapping_add);
@@ -162,6 +187,8 @@ impl RtWindows {
         self.pass.set_growth(controller.growth());
         self.pass.set_long_silences(controller.long_silences());
         self.pass.set_duty(controller.duty());
+        let opens_gaps = self.is_under_mps && controller.opens_gaps();
+        self.page.activity.set_release_after_waits(opens_gaps);
         Some(controller.duty())
     }
 }
@@ -190,4 +217,151 @@ fn begin(memory: Option<&(Arc<Memory>, ProgramKey)>, target: Slo, now: u64) -> P
 /// that says something else affects when its own windows are tried.
 fn launches(counts: &Counts) -> u64 {
     counts.kernels.load(Relaxed).wrapping_add(counts.graphs.load(Relaxed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::colocation::allowance::Allowance;
+    use crate::page::file::PageFile;
+    use crate::page::layout::{Class, Identity};
+
+    const MILLISECOND: u64 = 1_000_000;
+
+    fn page(class: Class) -> Arc<Mapping> {
+        let who = Identity { guest: 1, class, holder: 3, pid: 1 };
+        Arc::new(PageFile::create(&who).unwrap().1)
+    }
+
+    /// Real-time program in a closed loop next to one peer, in simulated time.
+    struct Loop {
+        page: Arc<Mapping>,
+        windows: RtWindows,
+        gates: Gates,
+        peer: Peer,
+        now: u64,
+        /// Length of an iteration alone, and time that each window costs, in nanoseconds.
+        alone: u64,
+        cost: u64,
+        /// Part of its speed that it loses while the peer passes.
+        slower: f64,
+    }
+
+    impl Loop {
+        fn new(target: Option<f64>, is_under_mps: fn() -> bool, alone: u64) -> Self {
+            let page = page(Class::RealTime);
+            let slo = target.map(|target| Slo::of(target).unwrap());
+            let pass = Arc::new(Pass::new(Allowance { slo, ..Allowance::default() }, 1));
+            let rules = Rules { is_under_mps, ..Rules::default() };
+            let windows = RtWindows::new(page.clone(), pass, &rules, None);
+            let allowance = Allowance { room: Percent::ALL, ..Allowance::default() };
+            let pass = Arc::new(Pass::new(allowance, 2));
+            let peer = Peer { page: super::tests::page(Class::BestEffort), pass };
+            let gates = Gates::of(3);
+            gates.set_peers(vec![peer.clone()]);
+            gates.hold(true);
+            let (cost, slower) = if is_under_mps() { (0, 0.3) } else { (2 * 150_000, 1.0) };
+            Self { page, windows, gates, peer, now: MILLISECOND, alone, cost, slower }
+        }
+
+        /// Returns the part of the time that passes, in parts per million.
+        fn duty(&self) -> u32 {
+            self.peer.pass.duty()
+        }
+
+        /// Runs one iteration. Returns the windows that began in it, by their times after its begin.
+        /// Left out: times in which all passes, and a window that a measurement alone has cut.
+        fn iterate(&mut self) -> Vec<(u64, u64)> {
+            let (begin, mut rest, mut windows) = (self.now, self.alone as f64, Vec::new());
+            let mut was_open = false;
+            while rest > 0.0 && self.now - begin < 3 * self.alone {
+                let next = self.windows.step(&self.gates, self.now, true);
+                let is_open = !self.peer.page.holders.is_closed();
+                if is_open && !was_open && self.duty() < 1_000_000 {
+                    windows.push((self.now - begin, self.now - begin));
+                    rest += self.cost as f64;
+                }
+                if was_open && !is_open && self.duty() == 0 {
+                    windows.pop();
+                }
+                was_open = is_open;
+                let speed = if is_open { 1.0 - self.slower } else { 1.0 };
+                let time = next.min(self.now + MILLISECOND / 4) - self.now;
+                let time = time.min(((rest / speed) as u64).saturating_add(1));
+                self.now += time;
+                rest -= time as f64 * speed;
+                if is_open {
+                    self.peer.page.counts.kernels.fetch_add(1, Relaxed);
+                    windows.last_mut().into_iter().for_each(|window| window.1 = self.now - begin);
+                }
+            }
+            let (end, length) = (self.now, self.now - begin);
+            self.page.iterations.add(Iteration { end, length, kind: 7 });
+            windows
+        }
+    }
+
+    /// What runs on from a gap is not why they close.
+    #[test]
+    fn gaps_open_under_mps_while_windows_are_worth_it() {
+        let mut program = Loop::new(Some(1.1), || true, 2 * MILLISECOND);
+        let mut opens = 0;
+        for _ in 0..4000 {
+            program.iterate();
+            let is_set = program.page.activity.releases_after_waits();
+            assert!(!is_set || program.duty() >= 95_000, "{} parts pass", program.duty());
+            opens += u32::from(is_set);
+        }
+        assert!(opens > 1000, "{opens} gaps of 4000");
+    }
+
+    #[test]
+    fn gaps_open_as_before_without_mps_or_without_a_target() {
+        for (target, is_under_mps) in [(Some(1.1), (|| false) as fn() -> bool), (None, || true)] {
+            let mut program = Loop::new(target, is_under_mps, 40 * MILLISECOND);
+            program.page.activity.set_release_after_waits(false);
+            for _ in 0..400 {
+                program.iterate();
+                assert!(!program.page.activity.releases_after_waits(), "{target:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn windows_without_mps_begin_after_iterations() {
+        let mut program = Loop::new(Some(1.1), || false, 40 * MILLISECOND);
+        (0..300).for_each(|_| drop(program.iterate()));
+        let all: Vec<_> = (0..300).map(|_| program.iterate()).collect();
+        let count = all.iter().filter(|windows| !windows.is_empty()).count();
+        assert!(count > 150, "{count} of 300 iterations have windows");
+        for windows in all.iter().filter(|windows| !windows.is_empty()) {
+            let (begin, end) = windows[0];
+            assert!(windows.len() == 1 && begin <= MILLISECOND, "{windows:?}");
+            assert!(end - begin >= 1_500_000, "{windows:?}");
+        }
+    }
+
+    /// The shortest window costs 1.8 ms, and the target allows 0.2 ms.
+    #[test]
+    fn windows_that_do_not_fit_close_without_mps() {
+        let mut program = Loop::new(Some(1.1), || false, 2 * MILLISECOND);
+        (0..3000).for_each(|_| drop(program.iterate()));
+        let count: usize = (0..3000).map(|_| program.iterate().len()).sum();
+        assert!(count < 60, "{count} windows in 3000 iterations");
+    }
+
+    /// Its iterations never end, as far as is known.
+    #[test]
+    fn floor_holds_without_mps_while_no_iteration_ends() {
+        let mut program = Loop::new(Some(1.1), || false, 40 * MILLISECOND);
+        let floor = Percent::new(10).unwrap();
+        let allowance = Allowance { room: Percent::ALL, floor, ..Allowance::default() };
+        let pass = Arc::new(Pass::new(allowance, 2));
+        program.gates.set_peers(vec![Peer { pass: pass.clone(), ..program.peer.clone() }]);
+        for now in (0..2000).map(|at| at * MILLISECOND / 4) {
+            program.windows.step(&program.gates, now, true);
+        }
+        let passed = pass.passed().as_millis();
+        assert!((40..60).contains(&passed), "{passed} ms of 500");
+    }
 }

@@ -1,5 +1,6 @@
 //! Rules for guests: their maximum number, the maximum time of a hold, and how fast one begins.
 
+use crate::page::is_mps_served;
 use rustix::process::{Resource, getrlimit};
 use std::time::Duration;
 
@@ -24,6 +25,9 @@ pub struct Rules {
     pub colocate_period: Duration,
     /// Maximum number of threads that poll at the same time, each on a processor.
     pub max_watchers: usize,
+    /// Returns whether programs that start now use the device side by side, by MPS. Called when a
+    /// real-time guest joins.
+    pub is_under_mps: fn() -> bool,
 }
 
 impl Default for Rules {
@@ -35,6 +39,7 @@ impl Default for Rules {
             watch: Duration::from_millis(20),
             colocate_period: Duration::from_millis(1),
             max_watchers: processors / PROCESSORS_PER_WATCHER,
+            is_under_mps: || is_mps_served(|name| std::env::var_os(name)),
         }
     }
 }

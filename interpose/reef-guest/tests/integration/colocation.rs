@@ -19,7 +19,8 @@ fn registry(caps: Caps) -> (Registry, PathBuf) {
     let number = NUMBER.fetch_add(1, Relaxed);
     let path =
         std::env::temp_dir().join(format!("reef-colocation-{}-{number}", std::process::id()));
-    let rules = Rules { hold_timeout: SOON, ..Rules::default() };
+    // Whatever this machine has: without MPS such short iterations have no windows for a target.
+    let rules = Rules { hold_timeout: SOON, is_under_mps: || true, ..Rules::default() };
     let policy = Box::new(|_: &Caller, wish: &JoinRequest| Ok(wish.class));
     let memory = Box::new(|_: &Caller, _, reply: MemoryReply| reply.refuse("none".into()));
     let registry =
@@ -225,4 +226,32 @@ fn target_lets_through_what_keeps_it() {
         });
     });
     assert_eq!(view(&registry, &rt).colocate.slo, slo);
+}
+
+/// Its gaps are short: a thread that waits for it to be idle would not see them.
+#[test]
+fn gates_open_in_a_gap_and_close_at_the_next_launch() {
+    let (_registry, path) = registry(Caps::default());
+    let be = guest(&path, BestEffort, ShareRequest::default());
+    let slo = Slo::of(1.10);
+    let rt = guest(&path, RealTime, ShareRequest { slo, ..ShareRequest::default() });
+    let gaps = AtomicU32::new(0);
+    let iteration = || {
+        launch(&rt);
+        let begin = Time::now();
+        let held = be.page.spans.total(begin);
+        std::thread::sleep(Duration::from_millis(2)); // sleep: length of an iteration
+        let now = Time::now();
+        let held = (be.page.spans.total(now) - held) as f64 / (now.0 - begin.0) as f64;
+        let length = (1e6 * (1.0 + 0.3 * (1.0 - held.min(1.0)))) as u64;
+        rt.page.iterations.add(Iteration { end: now.0, length, kind: 7 });
+        if rt.page.activity.releases_after_waits() {
+            assert!(rt.page.activity.release(rt.page.activity.pulse()));
+            until("open in the gap", || !be.page.holders.is_closed());
+            launch(&rt);
+            until("held after a launch", || be.page.holders.is_closed());
+            gaps.fetch_add(1, Relaxed);
+        }
+    };
+    next_to(iteration, || until("gaps", || gaps.load(Relaxed) >= 20));
 }

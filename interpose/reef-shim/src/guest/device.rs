@@ -40,6 +40,8 @@ pub(crate) struct Device {
     /// Set while the daemon has ended and no other one has been joined.
     pub(crate) is_orphaned: AtomicBool,
     watchdog: Option<Thread>,
+    /// A thread has waited for work since the watchdog last asked, and its daemon wants to know.
+    pub(super) has_waited: AtomicBool,
     /// Real-time phases, if it is a best-effort guest.
     pub(crate) phase: Phase,
     /// Meter, if its time is limited.
@@ -65,6 +67,7 @@ impl Device {
             settled: AtomicU64::new(0),
             is_orphaned: AtomicBool::new(false),
             watchdog,
+            has_waited: AtomicBool::new(false),
             phase: Phase::default(),
             meter,
             began: Instant::now(),

@@ -103,10 +103,13 @@ impl Watchdog {
         let (mut idle_since, mut seen_iteration) = (None, SeenIteration::begin(self.device));
         while self.device.page.activity.is_busy() {
             let seen = self.device.page.activity.pulse();
-            std::thread::sleep(POLL_INTERVAL);
+            std::thread::park_timeout(POLL_INTERVAL); // the end of a thread's wait ends it too
             self.device.show_progress();
             if let Some(meter) = &self.device.meter {
                 self.measure(meter);
+            }
+            if self.device.has_waited.swap(false, Acquire) {
+                self.release_after_wait();
             }
             if !self.is_settled(seen)
                 || self.device.page.activity.pulse() != seen
@@ -123,6 +126,15 @@ impl Watchdog {
             if idle_since.get_or_insert_with(Instant::now).elapsed() >= hysteresis() {
                 self.device.release_peers(seen);
             }
+        }
+    }
+
+    /// Releases peers after a thread's wait, if all work has ended. Inserts no marks: if the next
+    /// launch has come already, they would only delay it.
+    fn release_after_wait(&self) {
+        let seen = self.device.page.activity.pulse();
+        if !is_in_phase() && self.is_settled(seen) && self.device.progress().1 {
+            self.device.release_peers(seen);
         }
     }
 
