@@ -118,7 +118,7 @@ impl Call {
         let request = self.read(headers, body).await?;
         let writer = Writer::new(&request);
         let TextRequest { is_stream, infer, .. } = request;
-        let parts = start(self.server.clone(), self.peer.clone(), open, infer)?;
+        let parts = start(self.server.clone(), self.peer.clone(), open, infer);
         if is_stream { self.stream(writer, parts).await } else { self.whole(writer, parts).await }
     }
 
