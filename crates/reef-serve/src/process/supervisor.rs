@@ -18,6 +18,7 @@ use crate::engine::call::{Call, CallOutput};
 use crate::error::{Error, Result};
 use crate::residency::facts::{Facts, ProcessName, StartKind};
 use crate::residency::residents::{Refusal, Resident, ResidentUse, Residents, no_room};
+use crate::suspend::suspensions::Suspensions;
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use reef_suspend::store::Store;
@@ -63,6 +64,8 @@ pub(super) struct Role {
     pub(super) max_batch: usize,
     /// Set if its process is on the GPU on demand.
     pub(super) residents: Option<Arc<Residents>>,
+    /// Set if its process may be a guest, which operators suspend.
+    pub(super) suspensions: Option<Arc<Suspensions>>,
     /// Identity of its device, if that is a GPU.
     pub(super) gpu: Option<Uuid>,
     /// Folders from which processes on demand start.
@@ -282,8 +285,13 @@ impl Supervisor {
     /// True while its process is suspended by another's will, and cannot react. A model that ends
     /// does not wait for it.
     fn is_held(&self) -> bool {
-        let is_closed = self.state.lock().is_closed;
-        !is_closed && self.resident.as_ref().is_some_and(Resident::is_held)
+        let state = self.state.lock();
+        let of = self.role.suspensions.as_ref().zip(state.pid);
+        !state.is_closed && of.is_some_and(|(all, pid)| all.is_held(number(Some(pid))))
+    }
+
+    fn forget_suspension(&self, pid: Option<Pid>) {
+        self.role.suspensions.iter().for_each(|all| all.forget(number(pid)));
     }
 
     /// True if another process waits for the room that its one has on the GPU.
@@ -559,6 +567,7 @@ impl Supervisor {
     fn note_process(&self, pid: Option<Pid>) -> u64 {
         let mut state = self.state.lock();
         (state.pid, state.ready, state.has_answered) = (pid, None, false);
+        self.forget_suspension(pid); // of another program that had its number
         if state.is_closed {
             state.signal(Signal::KILL); // closed while it was started
         }
@@ -701,7 +710,7 @@ impl Supervisor {
     fn reap(&self, started: Started) -> String {
         let mut state = self.state.lock();
         state.signal(Signal::KILL); // its number is free only once it is waited for
-        state.pid = None;
+        self.forget_suspension(state.pid.take());
         drop(state);
         started.wait()
     }
@@ -783,13 +792,20 @@ fn pause(failures: u32) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::suspend::suspensions::Suspender;
     use serde_json::json;
+    use std::sync::Weak;
 
     /// First message of a process.
     const READY: &str = r#"{"type":"ready","protocol":1,"inputs":[{"name":"x","datatype":"FP32","shape":[1]}],"outputs":[{"name":"y","datatype":"FP32","shape":[1]}]}"#;
 
     /// Starts a process that is ready at once, and ends with the conversation.
     fn ready_supervisor() -> Arc<Supervisor> {
+        supervisor_with(None)
+    }
+
+    /// As [`ready_supervisor`], with processes that operators suspend.
+    fn supervisor_with(suspensions: Option<Arc<Suspensions>>) -> Arc<Supervisor> {
         let lengths = format!("\\{:03o}{}", READY.len(), "\\000".repeat(11));
         let script =
             format!("printf '{lengths}' >&0; printf %s '{READY}' >&0; exec cat >/dev/null");
@@ -805,6 +821,7 @@ mod tests {
             max_bytes: 64,
             max_batch: 1,
             residents: None,
+            suspensions,
             gpu: None,
             checkpoints: None,
         };
@@ -835,6 +852,22 @@ mod tests {
             "else its end waits for ever"
         );
         supervisor.end();
+    }
+
+    /// Else it would be killed for not reacting. A model that ends does not wait for it.
+    #[test]
+    fn process_that_is_always_there_is_held_while_it_is_suspended() {
+        let suspensions = Suspensions::new(Weak::new(), "/nowhere".into(), "/nowhere".into());
+        let suspensions = Arc::new(suspensions);
+        let supervisor = supervisor_with(Some(suspensions.clone()));
+        let pid = number(supervisor.state.lock().pid);
+        assert!(!supervisor.is_held());
+        suspensions.mark(pid, Suspender::Operator);
+        assert!(supervisor.is_held());
+        supervisor.close();
+        assert!(!supervisor.is_held());
+        supervisor.end();
+        assert!(!suspensions.is_held(pid), "another process may get its number");
     }
 
     /// Else each process from a folder of no use would be followed by another one.
