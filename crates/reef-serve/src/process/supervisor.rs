@@ -444,10 +444,14 @@ impl Supervisor {
     fn run(&self) -> Result<Error> {
         let begun = Instant::now();
         let checkpoint = self.checkpoint();
-        let found = checkpoint.as_ref().and_then(|checkpoint| checkpoint.find(&self.title));
+        let is_over = || self.state.lock().is_closed;
+        let find = |checkpoint: &WarmFolder| checkpoint.find(&self.title, &is_over);
+        let found = checkpoint.as_ref().and_then(find);
         let reading = begun.elapsed();
+        if is_over() {
+            return Err(unloading());
+        }
         if let Some(resident) = &self.resident {
-            let is_over = || self.state.lock().is_closed;
             let timeout = self.role.program.load_timeout();
             match found.as_ref().map(Found::held).filter(|held| !held.is_empty()) {
                 Some(held) => resident.wait_for(held, timeout, &is_over)?,
