@@ -49,23 +49,20 @@ pub(super) async fn whole(
         let answer = server.answer(&peer, request).await?;
         return Ok(whole_answer(write(&server, &peer, Some(&charge), answer).await?));
     }
-    let mut answers = start(server.clone(), peer.clone(), open, request);
-    let (mut only, mut more) = (None, 0);
-    while let Some(part) = answers.recv().await {
-        match part? {
-            Some(part) if only.is_none() => only = Some(part),
-            Some(_) => more += 1,
-            None => break,
-        }
-    }
-    match (only, more) {
-        (Some(only), 0) => Ok(whole_answer(write(&server, &peer, Some(&charge), only).await?)),
-        (only, more) => {
-            let count = usize::from(only.is_some()) + more;
-            let text =
-                format!("generate: must have one answer, got {count} (generate_stream takes all)");
-            Err(Error::Program(text).into())
-        }
+    let answer = only(start(server.clone(), peer.clone(), open, request)).await?;
+    Ok(whole_answer(write(&server, &peer, Some(&charge), answer).await?))
+}
+
+/// Returns the only part of an answer. A second one ends the request.
+async fn only(mut answers: mpsc::Receiver<Result<Option<InferResponse>>>) -> Result<InferResponse> {
+    let wrong = |got: &str| {
+        let text = format!("generate: must have one answer, got {got} (generate_stream takes all)");
+        Error::Program(text)
+    };
+    let first = answers.recv().await.transpose()?.flatten().ok_or_else(|| wrong("none"))?;
+    match answers.recv().await.transpose()?.flatten() {
+        None => Ok(first),
+        Some(_) => Err(wrong("several")),
     }
 }
 

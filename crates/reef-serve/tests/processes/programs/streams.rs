@@ -84,8 +84,12 @@ fn generate_takes_exactly_one_answer() {
     let generate = |body: Value| post(&daemon, "/v2/models/count/generate", &body);
     let (status, said) = generate(json!({ "text": "a", "count": 1 }));
     assert_eq!((status, &said["token"]), (200, &json!("a")), "{said}");
-    let two = "generate: must have one answer, got 2 (generate_stream takes all)";
-    assert_eq!(error(&generate(json!({ "text": "a", "count": 2 }))), (500, two.into()));
+    let wrong = |got: &str| {
+        (500, format!("generate: must have one answer, got {got} (generate_stream takes all)"))
+    };
+    let asked = |count: i64| error(&generate(json!({ "text": "a", "count": count })));
+    assert_eq!([asked(2), asked(0)], ["several", "none"].map(wrong));
+    assert_eq!(asked(FOREVER), wrong("several"), "it does not wait for the others");
     let (status, said) = error(&generate(json!({ "text": "a" })));
     assert_eq!((status, &*said), (400, "must have the 2 inputs text, count, got 1"));
     let (status, said) = error(&generate(json!({ "text": ["a", "b"], "count": 1 })));
