@@ -10,6 +10,7 @@ use super::batch::BatchEnd;
 use super::connection::{Bounds, Broken, Connection, Identity, Tensors, process_ended, to_json};
 use super::frame::Frame;
 use super::message::{PROTOCOL, ToProcess, hex};
+use super::patience::LoadTime;
 use super::settings::{Demand, Program};
 use super::start::output;
 use super::start::spawn::{Ends, Started, spawn};
@@ -645,18 +646,14 @@ impl Supervisor {
 
     /// Starts the conversation, and publishes the connection.
     fn open(&self, stream: UnixStream, generation: u64, started: Instant) -> Result<()> {
-        let (timeout, begun) = (self.role.program.load_timeout(), Instant::now());
+        let mut time = LoadTime::new(self.role.program.load_timeout());
         let (pid, mut has_ended) = (self.state.lock().pid, false);
         let ask = &mut |_: &UnixStream| {
             // Its last words have been read since it was seen to have ended.
             if std::mem::replace(&mut has_ended, pid.is_some_and(has_exited)) {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
-            if begun.elapsed() < timeout {
-                return Ok(());
-            }
-            let text = format!("must be ready within {timeout:?} (process.load_ms)");
-            Err(io::Error::new(io::ErrorKind::TimedOut, text))
+            time.check(self.is_held())
         };
         let (start, identity) = (self.start_message()?, self.identity(generation));
         let (connection, frame) = Connection::open(stream, &start, identity, ask)?;
