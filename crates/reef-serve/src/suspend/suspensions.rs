@@ -7,7 +7,6 @@ use reef_guest::page::Class;
 use reef_guest::registry::{GuestView, Registry};
 use reef_suspend::helper::{AdoptedFolder, Answer, Op, Request, run, run_each, write_adopted};
 use reef_suspend::{Held, Records, Steps, Suspended};
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -427,14 +426,9 @@ impl Suspensions {
     /// already: their move is refused.
     fn begin_move(&self, pids: &[u32]) -> Vec<u32> {
         let mut all = self.suspenders.lock();
-        let mut mark = |pid: &&u32| match all.entry(**pid) {
-            Entry::Vacant(free) => {
-                free.insert(Suspender::Move);
-                true
-            }
-            Entry::Occupied(_) => false,
-        };
-        pids.iter().filter(|pid| mark(pid)).copied().collect()
+        let there: Vec<u32> = pids.iter().copied().filter(|pid| !all.contains_key(pid)).collect();
+        all.extend(there.iter().map(|pid| (*pid, Suspender::Move)));
+        there
     }
 
     /// Ends the marks of a move. A process that could not return to either GPU is suspended, and
