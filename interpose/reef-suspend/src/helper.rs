@@ -356,7 +356,7 @@ fn serve_request(
         }
         Op::Read { folder } => {
             let criu = Criu::from_environment()?;
-            let written = files::open(folder)?;
+            let written = files::open(folder, &|| false)?;
             if written.adoption.is_some() {
                 let why = "a process of a daemon's model is started by its daemon alone".to_owned();
                 return Err(Error::Criu { why });

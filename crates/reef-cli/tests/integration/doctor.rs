@@ -141,6 +141,29 @@ fn machine_without_a_driver_is_not_wrong() {
     assert!(!checks(&folder, &["--need", "gpu"], &[("REEF_CUDA", "")]).0);
 }
 
+/// The page shows the first lines.
+#[test]
+fn report_on_the_page_of_installation_is_that_of_today() {
+    let folder = Folder::new("doctor-page");
+    let (_, found) = checks(&folder, &[], &[("REEF_CUDA", ""), ("REEF_SHIM", "")]);
+    if Path::new("/dev/nvidiactl").exists() || found["driver"]["state"] == "ok" {
+        return reef_conformance::skip("this machine has a driver");
+    }
+    let runtime = folder.path("run");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_reef"));
+    command.arg("doctor").env("XDG_RUNTIME_DIR", &runtime).env("REEF_CUDA", "");
+    let output = command.output().unwrap();
+    let page = include_str!("../../../../docs/start/install.md");
+    let (_, report) = page.split_once("Without a GPU and a daemon it prints:").expect("a report");
+    let shown = report.lines().skip_while(|line| !line.starts_with("```")).skip(1);
+    let shown =
+        shown.take_while(|line| *line != "…").map(|l| l.replace("/run/user/1000", &runtime));
+    let shown: Vec<String> = shown.collect();
+    let said = text(&output.stdout).lines().take(shown.len());
+    let said: Vec<String> = said.map(String::from).collect();
+    assert_eq!((shown.len(), said), (8, shown));
+}
+
 /// Ends a process that a doctor has started.
 struct Ends(u32);
 

@@ -386,6 +386,8 @@ pub(super) fn parse(frame: &Frame) -> Result<FromProcess> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
     use std::cell::Cell;
     use std::io::{Read, Write};
 
@@ -438,5 +440,131 @@ mod tests {
         assert!(limit.check().unwrap(), "it is held");
         is_held.set(false);
         assert_eq!(limit.check().unwrap_err().kind(), ErrorKind::TimedOut);
+    }
+
+    /// A message of a process, with the number of a request.
+    #[derive(Debug, Clone)]
+    enum Sent {
+        Part(u64),
+        Answer(u64),
+        End(u64),
+        Error(Option<u64>),
+        Ready,
+        Bytes(Vec<u8>),
+    }
+
+    impl Sent {
+        fn bytes(&self) -> Vec<u8> {
+            let header = match self {
+                Self::Part(request) => json!({ "type": "part", "request": request, "outputs": [] }),
+                Self::Answer(request) => {
+                    json!({ "type": "answer", "request": request, "outputs": [] })
+                }
+                Self::End(request) => json!({ "type": "end", "request": request }),
+                Self::Error(request) => json!({ "type": "error", "request": request, "error": "" }),
+                Self::Ready => {
+                    json!({ "type": "ready", "protocol": 1, "inputs": [], "outputs": [] })
+                }
+                Self::Bytes(bytes) => return bytes.clone(),
+            };
+            let mut frame: Vec<u8> = Vec::new();
+            frame::write(&mut frame, header.to_string().as_bytes(), &[]).unwrap();
+            frame
+        }
+
+        fn any() -> impl Strategy<Value = Self> {
+            let number = || prop_oneof![9 => Just(1_u64), 1 => any::<u64>()];
+            let wrong = proptest::collection::vec(any::<u8>(), 0..32);
+            prop_oneof![
+                6 => number().prop_map(Self::Part),
+                2 => number().prop_map(Self::Answer),
+                2 => number().prop_map(Self::End),
+                2 => proptest::option::weighted(0.9, number()).prop_map(Self::Error),
+                1 => Just(Self::Ready),
+                1 => wrong.prop_map(Self::Bytes),
+            ]
+        }
+    }
+
+    /// End of an exchange.
+    #[derive(Debug, PartialEq, Eq)]
+    enum Outcome {
+        Answered,
+        Refused,
+        Broken,
+    }
+
+    /// Returns the number of parts of request 1, and its end, as the protocol has them.
+    fn expected(sent: &[Sent], streams: bool) -> (usize, Outcome) {
+        let mut parts = 0;
+        for one in sent {
+            match one {
+                Sent::Part(1) if streams => parts += 1,
+                Sent::End(1) if streams => return (parts, Outcome::Answered),
+                Sent::Answer(1) => return (parts, Outcome::Answered),
+                Sent::Error(Some(1)) => return (parts, Outcome::Refused),
+                Sent::Bytes(bytes) if bytes.is_empty() => {}
+                _ => break,
+            }
+        }
+        (parts, Outcome::Broken)
+    }
+
+    /// Has a process answer request 1 with these messages, and end.
+    fn exchanged(sent: &[Sent], streams: bool) -> (usize, Outcome) {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let none = || TensorInfos { each: Vec::new(), bytes: 0, has_checks: false };
+        let tensors = Tensors {
+            inputs: none(),
+            outputs: none(),
+            streams,
+            batches: false,
+            files: false,
+            device_memory: false,
+            text: None,
+        };
+        let parts = Cell::new(0);
+        let call = Call {
+            id: "",
+            class: Class::BestEffort,
+            time: Duration::from_secs(3600),
+            gone: &|| false,
+            is_held: &|| false,
+            sequence: None,
+            inputs: &[],
+            outputs: &[],
+            part: &|_| {
+                parts.set(parts.get() + 1);
+                Ok(())
+            },
+        };
+        let bounds = Bounds { bytes: 64, cancel: Duration::from_secs(3600) };
+        let mut connection = Connection::go_on(ours, Identity { bounds, generation: 1 }, 0);
+        let ended = std::thread::scope(|scope| {
+            scope.spawn(move || {
+                frame::read(&mut theirs, 0).unwrap();
+                sent.iter().for_each(|one| theirs.write_all(&one.bytes()).unwrap());
+            });
+            connection.exchange(&call, &tensors)
+        });
+        let outcome = match ended {
+            Ok(Ok(_)) => Outcome::Answered,
+            Ok(Err(_)) => Outcome::Refused,
+            Err(_) => Outcome::Broken,
+        };
+        (parts.get(), outcome)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(256))]
+        /// Messages in any order, of other requests, twice, or none at all.
+        #[test]
+        fn exchange_ends_as_the_protocol_has_it(
+            sent in proptest::collection::vec(Sent::any(), 0..8),
+            streams in any::<bool>(),
+        ) {
+            prop_assert_eq!(exchanged(&sent, streams), expected(&sent, streams));
+        }
     }
 }

@@ -8,6 +8,7 @@ use crate::engine::api::{DeviceModel, Instance, Run, RunTiming};
 use crate::engine::call::{Call, CallOutput, TextAbilities};
 use crate::error::{Error, Result};
 use crate::residency::residents::{Residents, no_room};
+use crate::suspend::suspensions::Suspensions;
 use crate::tensor::TensorInfos;
 use parking_lot::Mutex;
 use reef::{ClientConfig, HostMemory};
@@ -31,6 +32,8 @@ pub(crate) struct ProcessModelSpec<'a> {
     pub(crate) max_batch: usize,
     /// Set if its processes are on the GPU on demand.
     pub(crate) residents: Option<&'a Arc<Residents>>,
+    /// Set if its processes may be guests, which operators suspend.
+    pub(crate) suspensions: Option<&'a Arc<Suspensions>>,
     /// Identity of the device, if that is a GPU.
     pub(crate) gpu: Option<Uuid>,
     /// Folders from which processes on demand start.
@@ -98,6 +101,7 @@ impl ProcessModelSpec<'_> {
             max_bytes: self.max_bytes,
             max_batch: self.max_batch,
             residents: self.residents.cloned(),
+            suspensions: self.suspensions.cloned(),
             gpu: self.gpu,
             checkpoints: self.checkpoints.cloned(),
         }

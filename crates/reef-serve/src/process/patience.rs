@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Interval of the question.
 const ASK_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
@@ -67,6 +67,35 @@ impl Write for Patient<'_, '_> {
     }
 }
 
+/// Time that a process has until it is ready.
+pub(super) struct LoadTime {
+    since: Instant,
+    timeout: Duration,
+}
+
+impl LoadTime {
+    /// Begins now.
+    pub(super) fn new(timeout: Duration) -> Self {
+        Self { since: Instant::now(), timeout }
+    }
+
+    /// Begins anew while the process is held: it has all of its time once it may go on.
+    ///
+    /// # Errors
+    ///
+    /// `TimedOut` once it is over.
+    pub(super) fn check(&mut self, is_held: bool) -> io::Result<()> {
+        if is_held {
+            self.since = Instant::now();
+        }
+        if is_held || self.since.elapsed() < self.timeout {
+            return Ok(());
+        }
+        let text = format!("must be ready within {:?} (process.load_ms)", self.timeout);
+        Err(io::Error::new(io::ErrorKind::TimedOut, text))
+    }
+}
+
 /// True if something can be read: also the end.
 pub(super) fn is_readable(stream: &UnixStream) -> bool {
     wait(stream, PollFlags::IN, &Timespec { tv_sec: 0, tv_nsec: 0 }).unwrap_or(true)
@@ -84,7 +113,6 @@ fn wait(stream: &UnixStream, flags: PollFlags, time: &Timespec) -> io::Result<bo
 mod tests {
     use super::*;
     use std::cell::Cell;
-    use std::time::Duration;
 
     #[test]
     fn question_is_not_asked_before_it_sleeps() {
@@ -107,5 +135,19 @@ mod tests {
         assert_eq!(asked_with(None), 2);
         assert_eq!(asked_with(Some(Instant::now())), 2);
         assert_eq!(asked_with(Some(Instant::now() + Duration::from_secs(3600))), 0);
+    }
+
+    /// As one that an operator has suspended while it loads its weights.
+    #[test]
+    fn process_that_is_held_has_its_time_to_load_afterwards() {
+        let mut time = LoadTime::new(Duration::from_secs(3600));
+        let before = Instant::now().checked_sub(Duration::from_secs(1)).unwrap();
+        time.since = before;
+        time.check(true).unwrap();
+        assert!(time.since > before, "it begins anew");
+        time.timeout = Duration::ZERO;
+        time.check(true).unwrap();
+        let why = time.check(false).unwrap_err();
+        assert_eq!(why.to_string(), "must be ready within 0ns (process.load_ms)");
     }
 }

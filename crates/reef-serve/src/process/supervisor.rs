@@ -10,6 +10,7 @@ use super::batch::BatchEnd;
 use super::connection::{Bounds, Broken, Connection, Identity, Tensors, process_ended, to_json};
 use super::frame::Frame;
 use super::message::{PROTOCOL, ToProcess, hex};
+use super::patience::LoadTime;
 use super::settings::{Demand, Program};
 use super::start::output;
 use super::start::spawn::{Ends, Started, spawn};
@@ -18,6 +19,7 @@ use crate::engine::call::{Call, CallOutput};
 use crate::error::{Error, Result};
 use crate::residency::facts::{Facts, ProcessName, StartKind};
 use crate::residency::residents::{Refusal, Resident, ResidentUse, Residents, no_room};
+use crate::suspend::suspensions::Suspensions;
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use reef_suspend::store::Store;
@@ -63,6 +65,8 @@ pub(super) struct Role {
     pub(super) max_batch: usize,
     /// Set if its process is on the GPU on demand.
     pub(super) residents: Option<Arc<Residents>>,
+    /// Set if its process may be a guest, which operators suspend.
+    pub(super) suspensions: Option<Arc<Suspensions>>,
     /// Identity of its device, if that is a GPU.
     pub(super) gpu: Option<Uuid>,
     /// Folders from which processes on demand start.
@@ -282,8 +286,13 @@ impl Supervisor {
     /// True while its process is suspended by another's will, and cannot react. A model that ends
     /// does not wait for it.
     fn is_held(&self) -> bool {
-        let is_closed = self.state.lock().is_closed;
-        !is_closed && self.resident.as_ref().is_some_and(Resident::is_held)
+        let state = self.state.lock();
+        let of = self.role.suspensions.as_ref().zip(state.pid);
+        !state.is_closed && of.is_some_and(|(all, pid)| all.is_held(number(Some(pid))))
+    }
+
+    fn forget_suspension(&self, pid: Option<Pid>) {
+        self.role.suspensions.iter().for_each(|all| all.forget(number(pid)));
     }
 
     /// True if another process waits for the room that its one has on the GPU.
@@ -436,10 +445,14 @@ impl Supervisor {
     fn run(&self) -> Result<Error> {
         let begun = Instant::now();
         let checkpoint = self.checkpoint();
-        let found = checkpoint.as_ref().and_then(|checkpoint| checkpoint.find(&self.title));
+        let is_over = || self.state.lock().is_closed;
+        let find = |checkpoint: &WarmFolder| checkpoint.find(&self.title, &is_over);
+        let found = checkpoint.as_ref().and_then(find);
         let reading = begun.elapsed();
+        if is_over() {
+            return Err(unloading());
+        }
         if let Some(resident) = &self.resident {
-            let is_over = || self.state.lock().is_closed;
             let timeout = self.role.program.load_timeout();
             match found.as_ref().map(Found::held).filter(|held| !held.is_empty()) {
                 Some(held) => resident.wait_for(held, timeout, &is_over)?,
@@ -559,6 +572,7 @@ impl Supervisor {
     fn note_process(&self, pid: Option<Pid>) -> u64 {
         let mut state = self.state.lock();
         (state.pid, state.ready, state.has_answered) = (pid, None, false);
+        self.forget_suspension(pid); // of another program that had its number
         if state.is_closed {
             state.signal(Signal::KILL); // closed while it was started
         }
@@ -632,18 +646,14 @@ impl Supervisor {
 
     /// Starts the conversation, and publishes the connection.
     fn open(&self, stream: UnixStream, generation: u64, started: Instant) -> Result<()> {
-        let (timeout, begun) = (self.role.program.load_timeout(), Instant::now());
+        let mut time = LoadTime::new(self.role.program.load_timeout());
         let (pid, mut has_ended) = (self.state.lock().pid, false);
         let ask = &mut |_: &UnixStream| {
             // Its last words have been read since it was seen to have ended.
             if std::mem::replace(&mut has_ended, pid.is_some_and(has_exited)) {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
-            if begun.elapsed() < timeout {
-                return Ok(());
-            }
-            let text = format!("must be ready within {timeout:?} (process.load_ms)");
-            Err(io::Error::new(io::ErrorKind::TimedOut, text))
+            time.check(self.is_held())
         };
         let (start, identity) = (self.start_message()?, self.identity(generation));
         let (connection, frame) = Connection::open(stream, &start, identity, ask)?;
@@ -701,7 +711,7 @@ impl Supervisor {
     fn reap(&self, started: Started) -> String {
         let mut state = self.state.lock();
         state.signal(Signal::KILL); // its number is free only once it is waited for
-        state.pid = None;
+        self.forget_suspension(state.pid.take());
         drop(state);
         started.wait()
     }
@@ -781,113 +791,4 @@ fn pause(failures: u32) -> Duration {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    /// First message of a process.
-    const READY: &str = r#"{"type":"ready","protocol":1,"inputs":[{"name":"x","datatype":"FP32","shape":[1]}],"outputs":[{"name":"y","datatype":"FP32","shape":[1]}]}"#;
-
-    /// Starts a process that is ready at once, and ends with the conversation.
-    fn ready_supervisor() -> Arc<Supervisor> {
-        let lengths = format!("\\{:03o}{}", READY.len(), "\\000".repeat(11));
-        let script =
-            format!("printf '{lengths}' >&0; printf %s '{READY}' >&0; exec cat >/dev/null");
-        let settings = json!({ "command": ["/bin/sh", "-c", script] });
-        let settings = serde_json::from_value(settings).unwrap();
-        let role = Role {
-            program: Program::new(&settings, &std::env::temp_dir()).unwrap(),
-            model: "m".into(),
-            version: 1,
-            class: "be",
-            instance: 0,
-            device: "cpu:0".into(),
-            max_bytes: 64,
-            max_batch: 1,
-            residents: None,
-            gpu: None,
-            checkpoints: None,
-        };
-        let supervisor = Supervisor::start(role).unwrap();
-        supervisor.ready(&|| false).unwrap();
-        supervisor
-    }
-
-    fn take(supervisor: &Supervisor) -> Connection {
-        supervisor.take(&[], Duration::from_secs(60), &|| false).unwrap().0
-    }
-
-    /// As when a part waited for its client while the model was unloaded and the process ended.
-    #[test]
-    fn discard_after_the_last_process_is_ignored() {
-        let supervisor = ready_supervisor();
-        let connection = take(&supervisor);
-        supervisor.close();
-        let mut state = supervisor.state.lock();
-        state.signal(Signal::KILL);
-        while !matches!(state.phase, Phase::Ended) {
-            supervisor.change.wait_for(&mut state, POLL_INTERVAL);
-        }
-        drop(state);
-        supervisor.discard(connection, &Error::Failed("late".into()));
-        assert!(
-            matches!(supervisor.state.lock().phase, Phase::Ended),
-            "else its end waits for ever"
-        );
-        supervisor.end();
-    }
-
-    /// Else each process from a folder of no use would be followed by another one.
-    #[test]
-    fn second_process_is_useless_until_it_has_answered() {
-        let supervisor = ready_supervisor();
-        let connection = take(&supervisor);
-        assert!(
-            !supervisor.state.lock().is_useless(),
-            "the first may have been ended from outside"
-        );
-        supervisor.state.lock().failures = 1;
-        assert!(supervisor.state.lock().is_useless());
-        supervisor.give(connection);
-        assert!(!supervisor.state.lock().is_useless());
-        let pid = supervisor.state.lock().pid;
-        supervisor.note_process(pid);
-        supervisor.state.lock().failures = 1;
-        assert!(supervisor.state.lock().is_useless());
-        supervisor.close();
-        assert!(!supervisor.state.lock().is_useless(), "it ends because the model is unloaded");
-        supervisor.end();
-    }
-
-    /// As when what writes it was killed.
-    #[test]
-    fn process_that_was_left_stopped_goes_on() {
-        let supervisor = ready_supervisor();
-        let (pid, generation) = {
-            let state = supervisor.state.lock();
-            state.signal(Signal::STOP);
-            (state.pid.unwrap(), state.generation)
-        };
-        waitid(WaitId::Pid(pid), WaitIdOptions::STOPPED).unwrap();
-        supervisor.go_on(generation);
-        waitid(WaitId::Pid(pid), WaitIdOptions::CONTINUED).unwrap();
-        supervisor.end();
-    }
-
-    #[test]
-    fn failure_keeps_the_reason_of_the_kill() {
-        let supervisor = ready_supervisor();
-        let connection = take(&supervisor);
-        supervisor.close(); // no other process follows
-        supervisor.discard(connection, &Error::Failed("wrong frame".into()));
-        supervisor.end();
-        let why = supervisor.state.lock().why.clone().unwrap().to_string();
-        assert!(why.starts_with("wrong frame; the process ended: signal: 9"), "{why}");
-    }
-
-    #[test]
-    fn pause_doubles_up_to_its_maximum() {
-        let pauses = [0, 1, 2, 3, 9, 10, u32::MAX].map(|n| pause(n).as_millis());
-        assert_eq!(pauses, [0, 100, 200, 400, 25_600, 30_000, 30_000]);
-    }
-}
+mod tests;

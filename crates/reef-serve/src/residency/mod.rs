@@ -15,9 +15,10 @@
 //!   which a process returns while another one leaves that has all the room that it lacks. No
 //!   network takes part in one.
 //! - **Invariant**: a process that works on a request does not leave. One that has returned for a
-//!   request answers it before it leaves again. Room is given in the order in which processes began
-//!   to wait for it. A return of a turnover whose departure is refused is not a failed one: the
-//!   process stays away, and the next least valuable one leaves.
+//!   request answers it before it leaves again. Room is given to real-time processes first, and
+//!   within a class in the order in which processes began to wait for it. A return of a turnover
+//!   whose departure is refused is not a failed one: the process stays away, and the next least
+//!   valuable one leaves.
 
 mod choice;
 mod entry;

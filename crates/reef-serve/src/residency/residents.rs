@@ -378,14 +378,6 @@ impl Resident {
         )
     }
 
-    /// True while an operator keeps the process off the GPU, or a real-time program that needs its
-    /// memory.
-    pub(crate) fn is_held(&self) -> bool {
-        let pid = self.lock().table.pid(self.id);
-        let by = pid.and_then(|pid| self.all.mover.suspender(pid));
-        matches!(by, Some(Suspender::Operator | Suspender::Memory))
-    }
-
     /// True if it waits for room on the GPU for its start.
     pub(crate) fn waits_for_start(&self) -> bool {
         let state = self.lock();
@@ -526,7 +518,7 @@ impl Resident {
         }
         let pid = table.pid(self.id)?;
         let error = match self.all.mover.suspender(pid)? {
-            Suspender::Idle => return None,
+            Suspender::Idle | Suspender::Move => return None,
             Suspender::Operator => Error::Unavailable(format!(
                 "the model's process {pid} was suspended by an operator: `reef resume {pid}` brings it back"
             )),

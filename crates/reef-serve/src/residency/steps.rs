@@ -4,6 +4,7 @@ use super::choice::{Candidate, least_valuable};
 use super::entry::{Entry, Id, Target};
 use super::facts::{Held, ResidencyState, is_budget};
 use super::table::Table;
+use crate::class::Class;
 use reef_suspend::{MARGIN, Uuid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -257,11 +258,8 @@ impl Table {
         // Set again below, if one still waits for it.
         self.counts_again = false;
         self.entries.values_mut().for_each(|entry| entry.must_leave = false);
-        let turns = self.entries.iter().filter_map(|(id, entry)| Some((entry.turn?, *id)));
-        let mut turns: Vec<(u64, Id)> = turns.collect();
-        turns.sort_unstable();
         let mut blocked: Vec<Uuid> = Vec::new();
-        for (_, id) in turns {
+        for id in self.turns(now) {
             let needs = self.needs(id);
             if needs.iter().any(|(device, _)| blocked.contains(device)) {
                 continue;
@@ -273,6 +271,18 @@ impl Table {
             }
         }
         self.next_idle(now)
+    }
+
+    /// Returns the processes that wait for room: real-time ones first, and those of a class in the
+    /// order in which they began to wait.
+    fn turns(&self, now: Instant) -> Vec<Id> {
+        let turn = |(id, entry): (&Id, &Entry)| {
+            let is_best_effort = entry.class(now) != Class::RealTime;
+            Some((is_best_effort, entry.turn?, *id))
+        };
+        let mut turns: Vec<(bool, u64, Id)> = self.entries.iter().filter_map(turn).collect();
+        turns.sort_unstable();
+        turns.into_iter().map(|(.., id)| id).collect()
     }
 
     /// Returns the departure of a process that has been idle for long enough, or the time until

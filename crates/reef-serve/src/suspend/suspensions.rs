@@ -28,6 +28,8 @@ pub(crate) enum Suspender {
     Memory,
     /// Nothing used it: a model that is on the GPU on demand.
     Idle,
+    /// An operator, who moves it to another GPU: it is back once the move has ended.
+    Move,
 }
 
 /// Suspends guests of one registry.
@@ -106,6 +108,15 @@ impl Suspensions {
         self.suspenders.lock().get(&pid).copied()
     }
 
+    /// True while a process cannot react, because an operator keeps it off the GPU or moves it to
+    /// another one, or a real-time program has its memory.
+    pub(crate) fn is_held(&self, pid: u32) -> bool {
+        match self.suspender(pid) {
+            Some(Suspender::Operator | Suspender::Memory | Suspender::Move) => true,
+            Some(Suspender::Idle) | None => false,
+        }
+    }
+
     /// Forgets a process that has ended.
     pub(crate) fn forget(&self, pid: u32) {
         self.suspenders.lock().remove(&pid);
@@ -128,6 +139,12 @@ impl Suspensions {
         for (pid, by) in before {
             self.set_suspender(&[pid], by);
         }
+    }
+
+    /// Marks a process as suspended by this cause.
+    #[cfg(test)]
+    pub(crate) fn mark(&self, pid: u32, by: Suspender) {
+        self.set_suspender(&[pid], Some(by));
     }
 
     /// Processes that are suspended now.
@@ -337,7 +354,7 @@ impl Suspensions {
         let run = || self.run(pids.to_vec(), op).map(|(all, _)| all);
         let made = match by {
             Suspender::Idle => Moving::new(pids).watch(MOVE_TIMEOUT, run),
-            Suspender::Operator | Suspender::Memory => run(),
+            Suspender::Operator | Suspender::Memory | Suspender::Move => run(),
         };
         self.end_suspension(pids, before, made)
     }
@@ -377,10 +394,20 @@ impl Suspensions {
     ) -> Result<Vec<Suspended>> {
         let timeout_ms = millis(timeout)?;
         let pids = self.find(target)?;
+        self.moving(&pids, || self.run(pids.clone(), Op::Move { timeout_ms, to }))
+    }
+
+    /// Runs the move of processes to another GPU.
+    fn moving(
+        &self,
+        pids: &[u32],
+        run: impl FnOnce() -> Result<(Vec<Suspended>, Steps)>,
+    ) -> Result<Vec<Suspended>> {
         let _operation = self.operation.lock();
-        self.exempt(&pids, true);
-        let moved = self.run(pids.clone(), Op::Move { timeout_ms, to });
-        self.exempt(&pids, false);
+        let marked = self.begin_move(pids);
+        self.exempt(pids, true);
+        let moved = run();
+        self.end_move(pids, &marked);
         let mut figures = self.figures.lock();
         match moved {
             Ok((all, steps)) => {
@@ -392,6 +419,28 @@ impl Suspensions {
                 figures.refused += 1;
                 Err(error)
             }
+        }
+    }
+
+    /// Marks processes as those of a move. Returns them, apart from those that are suspended
+    /// already: their move is refused.
+    fn begin_move(&self, pids: &[u32]) -> Vec<u32> {
+        let mut all = self.suspenders.lock();
+        let there: Vec<u32> = pids.iter().copied().filter(|pid| !all.contains_key(pid)).collect();
+        all.extend(there.iter().map(|pid| (*pid, Suspender::Move)));
+        there
+    }
+
+    /// Ends the marks of a move. A process that could not return to either GPU is suspended, and
+    /// `reef resume` brings it back.
+    fn end_move(&self, pids: &[u32], marked: &[u32]) {
+        let away: BTreeSet<u32> = self.all().iter().map(|one| one.process.pid).collect();
+        let (left, back): (Vec<u32>, Vec<u32>) =
+            pids.iter().copied().partition(|pid| away.contains(pid));
+        self.exempt(&back, false);
+        for pid in marked {
+            let by = left.contains(pid).then_some(Suspender::Operator);
+            self.set_suspender(&[*pid], by);
         }
     }
 
@@ -462,5 +511,52 @@ fn answered(answer: io::Result<Answer>) -> Result<(Vec<Suspended>, Steps)> {
             Err(Error::Unavailable(why))
         }
         Err(error) => Err(Error::system("the process that suspends", error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use reef_suspend::Process;
+
+    fn refused() -> Result<(Vec<Suspended>, Steps)> {
+        Err(Error::Unavailable("no room on either GPU".into()))
+    }
+
+    /// Else a request whose time is over would end the process in the middle of its move.
+    #[test]
+    fn process_that_is_moved_is_held_until_the_move_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let suspensions = Suspensions::new(Weak::new(), folder.path().into(), "/nowhere".into());
+        let moves = || {
+            assert_eq!([1, 2, 3].map(|pid| suspensions.is_held(pid)), [true, true, false]);
+            Ok((Vec::new(), Steps::default()))
+        };
+        suspensions.moving(&[1, 2], moves).unwrap();
+        assert_eq!([1, 2].map(|pid| suspensions.suspender(pid)), [None; 2]);
+        suspensions.moving(&[1], refused).unwrap_err();
+        assert_eq!(suspensions.suspender(1), None, "it runs where it was");
+    }
+
+    #[test]
+    fn process_that_a_move_has_left_off_the_gpu_is_suspended() {
+        let folder = tempfile::tempdir().unwrap();
+        let suspensions = Suspensions::new(Weak::new(), folder.path().into(), "/nowhere".into());
+        let own = std::process::id();
+        let record = serde_json::json!({
+            "process": Process::of(own).unwrap(), "name": "test", "since": 0, "held": [],
+            "steps": Steps::default(),
+        });
+        let leaves = || {
+            let record: Suspended = serde_json::from_value(record).unwrap();
+            Records::at(folder.path()).save(&record).unwrap();
+            refused()
+        };
+        suspensions.moving(&[own], leaves).unwrap_err();
+        assert_eq!(suspensions.suspender(own), Some(Suspender::Operator));
+        suspensions.mark(own, Suspender::Idle);
+        assert!(!suspensions.is_held(own), "a request brings it back");
+        suspensions.moving(&[own], refused).unwrap_err();
+        assert_eq!(suspensions.suspender(own), Some(Suspender::Idle), "its move was refused");
     }
 }

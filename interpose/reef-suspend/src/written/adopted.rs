@@ -68,12 +68,14 @@ pub struct ProcessFolder {
 }
 
 impl ProcessFolder {
-    /// Opens a folder, and compares all images with their description. Blocks for the reading.
+    /// Opens a folder, and compares all images with their description. Blocks for the reading, at
+    /// most until `is_over`, which is asked before each MiB.
     ///
     /// # Errors
     ///
-    /// `Record`: the folder is not this user's alone, or it is not as it was written.
-    pub fn open(folder: &Path) -> Result<Self, Error> {
+    /// `Record`: the folder is not this user's alone, or it is not as it was written; of the kind
+    /// `Interrupted` if it was over before all of it was read.
+    pub fn open(folder: &Path, is_over: &(dyn Fn() -> bool + Sync)) -> Result<Self, Error> {
         let refused = |why: &str| Error::Record {
             what: folder.display().to_string(),
             error: io::Error::other(why),
@@ -81,7 +83,7 @@ impl ProcessFolder {
         if files::own_description(folder).is_none() {
             return Err(refused("it must be a checkpoint that this user alone may open"));
         }
-        let mut written = files::open(folder)?;
+        let mut written = files::open(folder, is_over)?;
         let adoption = written.adoption.take();
         let adoption = adoption.ok_or_else(|| refused("it must be of a process with a parent"))?;
         Ok(Self { written, adoption })

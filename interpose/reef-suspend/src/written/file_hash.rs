@@ -20,25 +20,34 @@ const PIECE_BYTES: u64 = 1 << 20;
 /// More threads read no faster.
 const MAX_THREADS: usize = 16;
 
+/// Tells whether the hash is of no use any more.
+pub(crate) type IsOver<'a> = &'a (dyn Fn() -> bool + Sync);
+
 /// Returns the length of a file, and its BLAKE3. Half of the processors are left to other programs.
 /// Blocks.
 ///
 /// # Errors
 ///
-/// The system's; `InvalidInput` if the file is not regular, `UnexpectedEof` if it becomes shorter.
-pub(super) fn of(path: &Path) -> io::Result<(u64, blake3::Hash)> {
+/// The system's; `InvalidInput` if the file is not regular, `UnexpectedEof` if it becomes shorter,
+/// `Interrupted` once `is_over`, which is asked before each MiB.
+pub(super) fn of(path: &Path, is_over: IsOver<'_>) -> io::Result<(u64, blake3::Hash)> {
     let file = reef_files::regular(path)?;
     let bytes = file.metadata()?.len();
+    check(is_over)?;
     if bytes <= PIECE_BYTES {
         let mut hasher = Hasher::new();
         let bytes = hasher.update_reader(file)?.count();
         return Ok((bytes, hasher.finalize()));
     }
-    Ok((bytes, root(&pieces(&file, bytes)?)))
+    Ok((bytes, root(&pieces(&file, bytes, is_over)?)))
+}
+
+fn check(is_over: IsOver<'_>) -> io::Result<()> {
+    if is_over() { Err(io::ErrorKind::Interrupted.into()) } else { Ok(()) }
 }
 
 /// Values of the pieces of a file that has more than one.
-fn pieces(file: &File, bytes: u64) -> io::Result<Vec<ChainingValue>> {
+fn pieces(file: &File, bytes: u64, is_over: IsOver<'_>) -> io::Result<Vec<ChainingValue>> {
     let (count, next) = (bytes.div_ceil(PIECE_BYTES), AtomicU64::new(0));
     let hash_some = || -> io::Result<Vec<(u64, ChainingValue)>> {
         let (mut buffer, mut values) = (vec![0_u8; PIECE_BYTES as usize], Vec::new());
@@ -47,6 +56,7 @@ fn pieces(file: &File, bytes: u64) -> io::Result<Vec<ChainingValue>> {
             if piece >= count {
                 return Ok(values);
             }
+            check(is_over)?;
             let at = piece * PIECE_BYTES;
             let read = &mut buffer[..PIECE_BYTES.min(bytes - at) as usize];
             file.read_exact_at(read, at)?;
@@ -106,15 +116,29 @@ mod tests {
         for length in lengths.chain([0, 1, 1024, 9 * piece]) {
             fs::write(&path, &data[..length]).unwrap();
             let expected = (length as u64, blake3::hash(&data[..length]));
-            assert_eq!(of(&path).unwrap(), expected, "{length} bytes");
+            assert_eq!(of(&path, &|| false).unwrap(), expected, "{length} bytes");
         }
+    }
+
+    /// Else the end of a model waits for the hash of all of its memory.
+    #[test]
+    fn hash_ends_between_pieces_once_it_is_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        File::create(&path).unwrap().set_len(4096 * PIECE_BYTES).unwrap();
+        let asked = AtomicU64::new(0);
+        let is_over = || asked.fetch_add(1, Relaxed) >= 3;
+        let error = of(&path, &is_over).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::Interrupted);
+        let asked = asked.into_inner();
+        assert!(asked <= 3 + MAX_THREADS as u64, "each thread has ended: {asked}");
     }
 
     #[test]
     fn file_that_becomes_shorter_is_an_error() {
         let file = tempfile::tempfile().unwrap();
         file.set_len(PIECE_BYTES).unwrap();
-        let error = pieces(&file, 3 * PIECE_BYTES).unwrap_err();
+        let error = pieces(&file, 3 * PIECE_BYTES, &|| false).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
     }
 }

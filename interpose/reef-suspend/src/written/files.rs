@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::record::Suspended;
 use crate::written::accounts::Account;
 use crate::written::criu::{LOG, PID_FILE, Streams};
-use crate::written::file_hash;
+use crate::written::file_hash::{self, IsOver};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
@@ -125,8 +125,8 @@ struct Image {
 }
 
 impl Image {
-    fn of(path: &Path) -> io::Result<Self> {
-        let (bytes, hash) = file_hash::of(path)?;
+    fn of(path: &Path, is_over: IsOver<'_>) -> io::Result<Self> {
+        let (bytes, hash) = file_hash::of(path, is_over)?;
         Ok(Self { bytes, hash: hash.to_hex().to_string() })
     }
 }
@@ -278,7 +278,7 @@ fn describe(images: &Path) -> Result<BTreeMap<String, Image>, Error> {
         let path = entry.map_err(at(images))?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if is_image(&name) {
-            found.insert(name, Image::of(&path).map_err(at(&path))?);
+            found.insert(name, Image::of(&path, &|| false).map_err(at(&path))?);
         }
     }
     Ok(found)
@@ -301,8 +301,9 @@ fn sync(folder: &Path) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// `Record`: a file is absent, altered or not described, or the format is another one.
-pub(crate) fn open(folder: &Path) -> Result<Written, Error> {
+/// `Record`: a file is absent, altered or not described, or the format is another one; of the kind
+/// `Interrupted` once `is_over`, which is asked before each MiB.
+pub(crate) fn open(folder: &Path, is_over: IsOver<'_>) -> Result<Written, Error> {
     let description = read_description(folder)?;
     let file = folder.join(DESCRIPTION);
     let wrong = |why: String| at(&file)(io::Error::other(why));
@@ -313,7 +314,7 @@ pub(crate) fn open(folder: &Path) -> Result<Written, Error> {
         if Path::new(name).file_name() != Some(name.as_ref()) {
             return Err(wrong(format!("{name:?} must be the name of an image")));
         }
-        if Image::of(&path).map_err(at(&path))? != *expected {
+        if Image::of(&path, is_over).map_err(at(&path))? != *expected {
             return Err(at(&path)(io::Error::other("it is not as it was written")));
         }
     }
@@ -416,6 +417,10 @@ mod tests {
     use super::*;
     use crate::record::{Process, Steps};
     use proptest::prelude::*;
+
+    fn open(folder: &Path) -> Result<Written, Error> {
+        super::open(folder, &|| false)
+    }
 
     fn written() -> (tempfile::TempDir, PathBuf, Suspended) {
         let parent = tempfile::tempdir().unwrap();

@@ -236,6 +236,7 @@ fn right(text: &str, width: u16) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::view::Device;
     use super::super::view::tests::view;
     use super::*;
     use crate::remote::residency::Residency;
@@ -294,6 +295,82 @@ mod tests {
         let is_be = |line: &&String| line.contains(" be ") && line.contains("resnet");
         let be = lines.iter().find(is_be).expect("its row");
         assert_eq!(words(be), ["resnet18", "1", "be", "40.0", "2.0", "–", "–", "5"]);
+    }
+
+    fn share(class: &str, percent: f64, held: f64, over: Option<f64>) -> Share {
+        Share {
+            client: "user 0".into(),
+            class: class.into(),
+            percent,
+            budget_percent: None,
+            over_per_second: over,
+            late_per_second: over,
+            held_percent: Some(held),
+        }
+    }
+
+    fn model(class: &str, per_second: f64, times: [Option<f64>; 2]) -> Model {
+        let [p50_ms, p99_ms] = times;
+        Model {
+            model: "resnet18".into(),
+            version: "1".into(),
+            class: class.into(),
+            per_second,
+            failed_per_second: 0.0,
+            p50_ms,
+            p99_ms,
+            queued: 0,
+            residency: None,
+        }
+    }
+
+    /// The view of the page about watching a daemon.
+    fn view_of_the_page() -> View {
+        let device = Device {
+            name: "cpu:0".into(),
+            units: Some(2),
+            busy_percent: Some(100.0),
+            load: Some(2),
+            is_lost: false,
+        };
+        let paths = [("grpc", 0), ("http", 1), ("local", 2)];
+        View {
+            devices: vec![device],
+            connections: 3,
+            connections_by_path: paths.map(|(path, count)| (path.to_owned(), count)).into(),
+            models_loaded: 2,
+            memory_bytes: 186 << 20,
+            rt_per_second: 1.0,
+            be_per_second: 0.0,
+            failed_per_second: 0.0,
+            queued: 0,
+            preemptions_per_second: 1.0,
+            rt_start_p50_us: Some(24576.0),
+            rt_start_p99_us: Some(32604.2),
+            models: vec![
+                model("be", 0.0, [None; 2]),
+                model("rt", 1.0, [Some(1048.576), Some(2076.180)]),
+            ],
+            guests: Vec::new(),
+            jobs: Vec::new(),
+            shares: vec![share("rt", 81.9, 3.2, Some(0.0)), share("be", 0.0, 0.0, None)],
+            ..view()
+        }
+    }
+
+    /// Apart from its curves, and from title and foot, which it leaves out.
+    #[test]
+    fn screen_on_the_page_is_that_of_today() {
+        let page = include_str!("../../../../../docs/operate/observe.md");
+        let (_, shown) = page.split_once("```text\n").expect("a screen");
+        let (shown, _) = shown.split_once("```").expect("its end");
+        let is_text = |line: &&str| line.contains(char::is_alphanumeric);
+        let shown: Vec<&str> = shown.lines().filter(is_text).collect();
+        let mut screen = screen();
+        screen.update(Some(view_of_the_page()));
+        let lines = drawn(&screen, 100, 24);
+        let lines: Vec<&str> = lines.iter().map(String::as_str).filter(is_text).collect();
+        assert_eq!(lines[1..lines.len() - 1], shown);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::kserve::infer::response::InferResponse;
 use crate::net::identity::peer::Peer;
 use crate::net::quota::charge::Charge;
 use crate::net::quota::connection_pool::OpenRequest;
-use crate::server::Server;
+use crate::server::{RequestSlot, Server};
 use crate::tensor::{TensorInfo, short};
 use axum::Extension;
 use axum::body::{Body, Bytes};
@@ -31,8 +31,8 @@ use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 
-/// Request of a connection, if it has a slot.
-pub(super) type Open = Option<Extension<Arc<OpenRequest>>>;
+/// Request of a connection, if that is known, and its slot.
+pub(super) type Open = (Option<Extension<Arc<OpenRequest>>>, Extension<Arc<RequestSlot>>);
 
 /// Returns the only answer to a request.
 pub(super) async fn whole(
@@ -49,23 +49,20 @@ pub(super) async fn whole(
         let answer = server.answer(&peer, request).await?;
         return Ok(whole_answer(write(&server, &peer, Some(&charge), answer).await?));
     }
-    let mut answers = start(server.clone(), peer.clone(), open, request)?;
-    let (mut only, mut more) = (None, 0);
-    while let Some(part) = answers.recv().await {
-        match part? {
-            Some(part) if only.is_none() => only = Some(part),
-            Some(_) => more += 1,
-            None => break,
-        }
-    }
-    match (only, more) {
-        (Some(only), 0) => Ok(whole_answer(write(&server, &peer, Some(&charge), only).await?)),
-        (only, more) => {
-            let count = usize::from(only.is_some()) + more;
-            let text =
-                format!("generate: must have one answer, got {count} (generate_stream takes all)");
-            Err(Error::Program(text).into())
-        }
+    let answer = only(start(server.clone(), peer.clone(), open, request)).await?;
+    Ok(whole_answer(write(&server, &peer, Some(&charge), answer).await?))
+}
+
+/// Returns the only part of an answer. A second one ends the request.
+async fn only(mut answers: mpsc::Receiver<Result<Option<InferResponse>>>) -> Result<InferResponse> {
+    let wrong = |got: &str| {
+        let text = format!("generate: must have one answer, got {got} (generate_stream takes all)");
+        Error::Program(text)
+    };
+    let first = answers.recv().await.transpose()?.flatten().ok_or_else(|| wrong("none"))?;
+    match answers.recv().await.transpose()?.flatten() {
+        None => Ok(first),
+        Some(_) => Err(wrong("several")),
     }
 }
 
@@ -85,7 +82,7 @@ pub(super) async fn stream(
         let answer = write(&server, &peer, Some(&charge), answer).await?;
         return Ok(events(Body::from(event(&answer))));
     }
-    let mut answers = start(server.clone(), peer.clone(), open, request)?;
+    let mut answers = start(server.clone(), peer.clone(), open, request);
     let first = answers.recv().await.transpose()?; // an error before it has a status
     let all = tokio_stream::iter(first.map(Ok)).chain(ReceiverStream::new(answers));
     let all = all.then(move |answer| event_of(server.clone(), peer.clone(), answer));
@@ -109,15 +106,14 @@ async fn event_of(
     })
 }
 
-/// Runs a request of a model that streams, until its client has gone.
+/// Runs a request of a model that streams in its slot, until its client has gone.
 pub(super) fn start(
     server: Arc<Server>,
     peer: Peer,
     open: Open,
     request: InferRequest,
-) -> Result<mpsc::Receiver<Result<Option<InferResponse>>>> {
-    let slot = server.request(&peer)?;
-    let (to, answers) = mpsc::channel(1);
+) -> mpsc::Receiver<Result<Option<InferResponse>>> {
+    let ((open, slot), (to, answers)) = (open, mpsc::channel(1));
     open.iter().for_each(|open| open.set_has_more(true));
     tokio::spawn(async move {
         let end = server.answer_in_parts(&peer, request, &to).await;
@@ -125,7 +121,7 @@ pub(super) fn start(
         open.iter().for_each(|open| open.set_has_more(false));
         let _ = to.send(end.map(|()| None)).await; // the client may be gone
     });
-    Ok(answers)
+    answers
 }
 
 /// Reads a request, which may be compressed; a long one on a worker thread.

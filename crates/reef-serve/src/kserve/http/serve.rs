@@ -166,18 +166,23 @@ async fn check_slot(
     Failure(error).into_response()
 }
 
-/// Takes a slot for a request that has arrived.
+/// Takes a slot for a request that has arrived, until its answer begins. An answer in parts keeps
+/// the slot until its last part is made.
 async fn take_slot(
     State(server): App,
     Extension(peer): Extension<Peer>,
     Extension(permit): Extension<AnswerPermit>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
     match server.request(&peer) {
-        Ok(_open) => {
+        Ok(slot) => {
+            let slot = Arc::new(slot);
             permit.begin(&server.unsent);
-            next.run(request).await
+            request.extensions_mut().insert(slot.clone());
+            let answer = next.run(request).await;
+            drop(slot);
+            answer
         }
         Err(error) => Failure(error).into_response(),
     }

@@ -161,6 +161,7 @@ impl VariantFactory {
             max_bytes: self.message_bytes,
             max_batch: spec.max_batch(),
             residents: self.residents_of(program).map_err(of)?,
+            suspensions: self.observer.suspensions.get(),
             gpu: self.node.engine.uuid(),
             checkpoints: self.observer.checkpoints.get(),
         };

@@ -83,8 +83,13 @@ impl WarmFolder {
     }
 
     /// Opens the folder, and compares it with its description. Blocks for the reading. `None` if
-    /// there is none, or another process has a number of its own; the log says why one is refused.
-    pub(in crate::process) fn find(&self, title: &str) -> Option<Found> {
+    /// there is none, another process has a number of its own, or `is_over`; the log says why one
+    /// is refused.
+    pub(in crate::process) fn find(
+        &self,
+        title: &str,
+        is_over: &(dyn Fn() -> bool + Sync),
+    ) -> Option<Found> {
         if !self.is_taken() {
             return None;
         }
@@ -93,8 +98,9 @@ impl WarmFolder {
             tracing::warn!(model = %title, %why, "the program starts anew: its folder stays");
             return None;
         }
-        match self.open() {
+        match self.open(is_over) {
             Ok(found) => Some(found),
+            Err(_) if is_over() => None, // the folder may be as it was written
             Err(why) => {
                 tracing::warn!(model = %title, %why, "the program starts anew: its folder is refused");
                 self.remove(title);
@@ -103,9 +109,9 @@ impl WarmFolder {
         }
     }
 
-    fn open(&self) -> Result<Found> {
+    fn open(&self, is_over: &(dyn Fn() -> bool + Sync)) -> Result<Found> {
         let refused = |why: String| Error::Failed(why);
-        let kept = ProcessFolder::open(&self.store.path(&self.name))
+        let kept = ProcessFolder::open(&self.store.path(&self.name), is_over)
             .map_err(|e| refused(e.to_string()))?;
         let note = serde_json::from_str(kept.note()).map_err(|e| refused(e.to_string()))?;
         Ok(Found { kept, note })
@@ -187,5 +193,22 @@ impl Found {
     pub(in crate::process) fn held(&self) -> Held {
         let held = self.kept.suspended().iter().flat_map(|one| &one.held);
         held.filter_map(|held| Some((held.uuid()?, held.bytes))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is not read is not refused. An empty folder is the rest of a removal.
+    #[test]
+    fn folder_whose_reading_is_over_stays() {
+        let parent = tempfile::tempdir().unwrap();
+        let store = Arc::new(Store::open(&parent.path().join("all"), u64::MAX).unwrap());
+        let folder = WarmFolder { store, name: "one".into() };
+        let path = folder.store.path(&folder.name);
+        std::fs::create_dir(&path).unwrap();
+        assert!(folder.find("m/1", &|| true).is_none() && path.exists());
+        assert!(folder.find("m/1", &|| false).is_none() && !path.exists());
     }
 }

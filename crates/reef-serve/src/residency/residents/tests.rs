@@ -19,6 +19,8 @@ struct Device {
     away: Mutex<BTreeSet<u32>>,
     /// Process that is suspended; 0: none.
     suspended: AtomicU32,
+    /// True if it is moved to another device, and not suspended.
+    is_moved: AtomicBool,
     /// True if it is for a real-time program's memory, and not by an operator.
     is_for_memory: AtomicBool,
     /// True if every departure is refused.
@@ -76,8 +78,13 @@ impl Mover for TestMover {
 
     fn suspender(&self, pid: u32) -> Option<Suspender> {
         if self.0.suspended.load(SeqCst) == pid {
-            let is_for_memory = self.0.is_for_memory.load(SeqCst);
-            return Some(if is_for_memory { Suspender::Memory } else { Suspender::Operator });
+            let [is_moved, is_for_memory] =
+                [&self.0.is_moved, &self.0.is_for_memory].map(|flag| flag.load(SeqCst));
+            return Some(match (is_moved, is_for_memory) {
+                (true, _) => Suspender::Move,
+                (false, true) => Suspender::Memory,
+                (false, false) => Suspender::Operator,
+            });
         }
         self.0.away.lock().contains(&pid).then_some(Suspender::Idle)
     }
@@ -118,8 +125,9 @@ fn start_bounded(
     max_away: Option<u64>,
 ) -> (Arc<Device>, Arc<Residents>, Vec<Resident>) {
     let (count, refuses) = (idles.len() as u32, AtomicBool::new(refuses));
-    let (away, suspended, is_for_memory, holds, turnovers) = Default::default();
-    let device = Device { count, away, suspended, is_for_memory, refuses, holds, turnovers };
+    let (away, suspended, is_moved, is_for_memory, holds, turnovers) = Default::default();
+    let device =
+        Device { count, away, suspended, is_moved, is_for_memory, refuses, holds, turnovers };
     let device = Arc::new(device);
     let residents = Residents::new(Box::new(TestMover(device.clone())), max_away);
     let one = |(&idle, number): (&Duration, u32)| {
@@ -295,13 +303,19 @@ fn request_for_a_process_of_an_operator_is_refused_at_once() {
     let refused = all[0].enter(MINUTE, &|| false).map(drop);
     let want = "the model's process 1 was suspended by an operator: `reef resume 1` brings it back";
     assert_eq!(refused, Err(Refusal::Away(Error::Unavailable(want.into()))));
-    assert!(all[0].is_held());
     device.is_for_memory.store(true, SeqCst);
     let refused = all[0].enter(MINUTE, &|| false).map(drop);
     assert!(matches!(&refused, Err(Refusal::Away(why)) if may_be_repeated(why)), "{refused:?}");
-    assert!(all[0].is_held());
     device.suspended.store(0, SeqCst);
-    assert!(!all[0].is_held());
+    drop(all[0].enter(MINUTE, &|| false).unwrap());
+}
+
+/// It waits in the process, which is back once the move has ended.
+#[test]
+fn request_for_a_process_that_is_moved_is_taken() {
+    let (device, _residents, all) = start(1, MINUTE, false);
+    device.is_moved.store(true, SeqCst);
+    device.suspended.store(1, SeqCst);
     drop(all[0].enter(MINUTE, &|| false).unwrap());
 }
 

@@ -258,6 +258,27 @@ fn turns_are_taken_in_their_order() {
     }
 }
 
+/// Else a real-time request would wait for the answer of a best-effort model that came before.
+#[test]
+fn real_time_process_has_room_before_best_effort_ones() {
+    let mut machine = Machine::new();
+    let busy = machine.add_resident(Class::BestEffort, 400);
+    let [best_effort, real_time] =
+        [Class::BestEffort, Class::RealTime].map(|class| machine.add_away(class, 400));
+    assert!(machine.table.try_use(busy));
+    for id in [best_effort, real_time] {
+        assert!(!machine.table.try_use(id));
+    }
+    machine.run();
+    machine.table.end_use(busy, machine.now);
+    machine.run();
+    assert_eq!(machine.resident, BTreeSet::from([real_time]));
+    machine.answer(real_time);
+    machine.pass(1);
+    machine.run();
+    assert_eq!(machine.resident, BTreeSet::from([best_effort]), "after a second's rest");
+}
+
 #[test]
 fn return_without_a_request_gives_its_room_to_others() {
     let mut machine = Machine::new();

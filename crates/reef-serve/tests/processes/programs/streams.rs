@@ -84,8 +84,12 @@ fn generate_takes_exactly_one_answer() {
     let generate = |body: Value| post(&daemon, "/v2/models/count/generate", &body);
     let (status, said) = generate(json!({ "text": "a", "count": 1 }));
     assert_eq!((status, &said["token"]), (200, &json!("a")), "{said}");
-    let two = "generate: must have one answer, got 2 (generate_stream takes all)";
-    assert_eq!(error(&generate(json!({ "text": "a", "count": 2 }))), (500, two.into()));
+    let wrong = |got: &str| {
+        (500, format!("generate: must have one answer, got {got} (generate_stream takes all)"))
+    };
+    let asked = |count: i64| error(&generate(json!({ "text": "a", "count": count })));
+    assert_eq!([asked(2), asked(0)], ["several", "none"].map(wrong));
+    assert_eq!(asked(FOREVER), wrong("several"), "it does not wait for the others");
     let (status, said) = error(&generate(json!({ "text": "a" })));
     assert_eq!((status, &*said), (400, "must have the 2 inputs text, count, got 1"));
     let (status, said) = error(&generate(json!({ "text": ["a", "b"], "count": 1 })));
@@ -147,11 +151,29 @@ fn request_that_waits_in_its_sequence_ends_with_its_client() {
     // It reads on: a slow reader would be in the way of the second one, and end.
     let reader = std::thread::spawn(move || std::io::copy(&mut first, &mut std::io::sink()));
     let second = begin(&daemon, &body);
-    within(SOON, "the second one waits", || open() > 2.0); // its connection, and its answer
+    within(SOON, "the second one waits", || open() == 2.0);
     drop(second);
     within(SOON, "its end", || open() == 1.0);
     drop(daemon);
     let _ended_or_lost = reader.join().unwrap();
+}
+
+/// It counts once, also while the client waits for its first part.
+#[test]
+fn answer_in_parts_is_one_open_request() {
+    let folder = Daemon::place("process-one-slot");
+    put(folder.path(), "count", include_str!("streams.py"), "", "");
+    let flags = [TRUSTED, "models.load=[\"count\"]", "limits.open_requests=1"];
+    let daemon = Daemon::start_in(folder, &flags);
+    let body = json!({ "text": "a", "count": 2 });
+    assert_eq!(events(&daemon, &body).len(), 2);
+    within(SOON, "no open request", || daemon.metric("reef_open_requests") == 0.0);
+    let whole = post(&daemon, "/v2/models/count/generate", &json!({ "text": "a", "count": 1 }));
+    assert_eq!(whole.0, 200, "{whole:?}");
+    let mut endless = begin(&daemon, &json!({ "text": "a", "count": FOREVER }));
+    endless.read_exact(&mut [0; 512]).unwrap();
+    let said = error(&post(&daemon, "/v2/models/count/generate_stream", &body));
+    assert_eq!(said, (429, "open requests must be at most 1".into()), "it lasts with its parts");
 }
 
 /// It reads nothing, and no timeout of its connection ends that: as if it took a few bytes now and

@@ -312,6 +312,36 @@ fn error_of_a_text_follows_its_pieces() {
     within(SOON, "no open request", || daemon.metric("reef_open_requests") == 0.0);
 }
 
+/// A program that goes on after the part which ends the text.
+const ENDLESS: &str = "
+import reef.serve
+
+class Endless(reef.serve.TextModel):
+    def stream(self, request):
+        while True:
+            yield {'text': 'x', 'finish_reason': 'stop', 'tokens': [1, 1]}
+
+reef.serve.run(Endless)
+";
+
+/// Else it would last for all of its time, as its process would.
+#[test]
+fn stream_of_a_text_ends_with_its_error() {
+    let folder = Daemon::place("text-endless");
+    put(folder.path(), "endless", ENDLESS, "", "");
+    let flags = [TRUSTED, "models.load=[\"endless\"]", "times.request_ms=600000"];
+    let daemon = Daemon::start_in(folder, &flags);
+    let mut client = TcpStream::connect(&daemon.http).unwrap();
+    client.set_read_timeout(Some(SOON)).unwrap();
+    let body = r#"{"model":"endless","prompt":"a","stream":true}"#;
+    let head = format!("POST {COMPLETIONS} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n");
+    write!(client, "{head}content-length: {}\r\n\r\n{body}", body.len()).unwrap();
+    let mut said = String::new();
+    client.read_to_string(&mut said).unwrap();
+    assert!(said.contains("text: must end with the part that has a finish_reason"), "{said}");
+    within(SOON, "no open request", || daemon.metric("reef_open_requests") == 0.0);
+}
+
 #[test]
 fn error_before_a_call_has_openais_form() {
     let folder = Daemon::place("text-token");

@@ -107,6 +107,11 @@ impl Writer {
         }
     }
 
+    /// True after an error, which is the last event.
+    pub(super) fn is_broken(&self) -> bool {
+        self.is_broken
+    }
+
     /// Takes a part, and returns its text.
     ///
     /// # Errors

@@ -118,7 +118,7 @@ impl Call {
         let request = self.read(headers, body).await?;
         let writer = Writer::new(&request);
         let TextRequest { is_stream, infer, .. } = request;
-        let parts = start(self.server.clone(), self.peer.clone(), open, infer)?;
+        let parts = start(self.server.clone(), self.peer.clone(), open, infer);
         if is_stream { self.stream(writer, parts).await } else { self.whole(writer, parts).await }
     }
 
@@ -157,6 +157,8 @@ impl Call {
         let first = parts.recv().await.transpose()?; // an error before it has a status
         let (server, peer, writer) = (self.server, self.peer, Arc::new(Mutex::new(writer)));
         let all = tokio_stream::iter(first.map(Ok)).chain(ReceiverStream::new(parts));
+        let own = writer.clone();
+        let all = all.take_while(move |_| !own.lock().is_broken()); // the request ends there
         let all = all.then(move |part| write(server.clone(), peer.clone(), writer.clone(), part));
         let some = |event: Bytes| (!event.is_empty()).then_some(Ok::<_, Infallible>(event));
         Ok(events(Body::from_stream(all.filter_map(some))))
