@@ -54,7 +54,7 @@ pub(crate) struct Builder<'a> {
     constants: Vec<(usize, Held)>,
     /// Storages of constants, by address.
     stored: HashMap<*const KnownValues, usize>,
-    /// What is left of [`ALL_STEPS`]. A body is read again for each iteration of its loop.
+    /// Rest of [`ALL_STEPS`]. A body is read again for each iteration of its loop.
     left: Cell<usize>,
 }
 
@@ -169,7 +169,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Returns whether so many steps are spent on a constant.
+    /// Returns whether this number of steps is spent on a constant.
     fn spends(&self, steps: usize) -> bool {
         if steps <= FEW_STEPS {
             return true;

@@ -448,7 +448,7 @@ fn a_hundred_thousand_nodes_are_read() {
     assert_eq!((tensors.steps().len(), tensors.arena().bytes), (100_000, 128));
 }
 
-/// Which labels later terms have was found out anew for each term.
+/// Labels of later terms were collected anew for each term.
 #[test]
 fn sum_of_products_of_many_terms_is_read() {
     for result in ["->", ""] {

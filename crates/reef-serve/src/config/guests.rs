@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_guests_have_requires_that_they_can_register() {
+    fn settings_of_guests_require_that_they_can_register() {
         let said =
             |text: &str| toml::from_str::<Guests>(text).unwrap().check().map_err(|e| e.to_string());
         for (text, key) in [

@@ -95,8 +95,8 @@ pub(crate) struct Job {
 /// Outputs of a request, or its error, and how long it took.
 pub(crate) type Reply = (Result<Vec<Vec<u8>>>, Phases);
 
-/// Waits for an answer; `None` if there will be none. Until `awake` the thread looks for it again
-/// and again, between work of other connections, and does not have to be woken.
+/// Waits for an answer; `None` if there will be none. Until `awake` the thread polls for it,
+/// between work of other connections, and does not have to be woken.
 pub(crate) async fn reply_of(
     mut answer: oneshot::Receiver<Reply>,
     awake: Option<Instant>,
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn other_work_of_the_thread_goes_on_while_it_looks_for_an_answer() {
+    fn other_work_of_a_thread_goes_on_while_it_is_awake() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let found = runtime.block_on(async {
             let (send, answer) = oneshot::channel();

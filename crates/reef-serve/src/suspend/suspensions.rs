@@ -28,7 +28,7 @@ pub(crate) enum Suspender {
     Memory,
     /// Nothing used it: a model that is on the GPU on demand.
     Idle,
-    /// An operator, who moves it to another GPU: it is back once the move has ended.
+    /// It moves to another GPU, and is back once the move has ended.
     Move,
 }
 

@@ -340,8 +340,8 @@ impl Controller {
         }
     }
 
-    /// Returns whether gates may open as soon as the program has waited for its work, until its next
-    /// launch. If all passes, that gains nothing.
+    /// Returns whether gates may open as soon as the program has waited for its work, until it
+    /// launches again. If all passes, that gains nothing.
     pub(crate) fn opens_gaps(&self) -> bool {
         let is_colocated = matches!(self.state, State::Colocated(_)) && self.has_windows();
         is_colocated && !self.is_wide && self.part() >= GAPS * self.least

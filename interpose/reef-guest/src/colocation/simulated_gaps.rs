@@ -47,7 +47,7 @@ struct Program {
     now: u64,
     seed: u64,
     windows: Windows,
-    /// What is left of the best-effort kernel that runs, and the time in which such kernels ran.
+    /// Time that the best-effort kernel still takes, and the time in which such kernels ran.
     left: f64,
     work: f64,
 }

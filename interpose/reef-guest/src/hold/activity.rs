@@ -104,8 +104,8 @@ impl Activity {
         self.beat.store(progress, Ordering::Relaxed);
     }
 
-    /// Has the guest release its peers as soon as a thread has waited for all work, or after a while
-    /// as usual.
+    /// Has the guest release its peers as soon as a thread has waited for all work, or after a
+    /// while as usual.
     pub(crate) fn set_release_after_waits(&self, is_set: bool) {
         if self.releases_after_waits() != is_set {
             self.after_waits.store(is_set.into(), Ordering::Relaxed);
@@ -113,8 +113,8 @@ impl Activity {
     }
 
     /// Returns whether peers may be released as soon as a thread has waited for all work: the next
-    /// launch is not on its way. A release that comes too late to see a change does no harm, because
-    /// the daemon decides what passes then.
+    /// launch is not on its way. A release that comes too late to see a change does no harm: the
+    /// daemon decides what passes then.
     pub fn releases_after_waits(&self) -> bool {
         self.after_waits.load(Ordering::Relaxed) != 0
     }

@@ -269,7 +269,7 @@ mod tests {
             self.peer.pass.duty()
         }
 
-        /// Runs one iteration. Returns the windows that began in it, by their times after its begin.
+        /// Runs one iteration. Returns the windows that began in it, by times after its begin.
         /// Left out: times in which all passes, and a window that a measurement alone has cut.
         fn iterate(&mut self) -> Vec<(u64, u64)> {
             let (begin, mut rest, mut windows) = (self.now, self.alone as f64, Vec::new());
@@ -301,7 +301,7 @@ mod tests {
         }
     }
 
-    /// What runs on from a gap is not why they close.
+    /// Kernels that run on from a gap are not why they close.
     #[test]
     fn gaps_open_under_mps_while_windows_are_worth_it() {
         let mut program = Loop::new(Some(1.1), || true, 2 * MILLISECOND);

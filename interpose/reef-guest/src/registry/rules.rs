@@ -1,6 +1,6 @@
 //! Rules for guests: their maximum number, the maximum time of a hold, and how fast one begins.
 
-use crate::page::is_mps_served;
+use crate::page::mps_cost::is_mps_served;
 use rustix::process::{Resource, getrlimit};
 use std::time::Duration;
 

@@ -8,8 +8,8 @@ const FIRST: i64 = 8_000_000;
 
 /// Sizes by their marks.
 ///
-/// A mark is a prime, so that half of it, doubled, is no mark, and so for all divisors. Marks are
-/// exact as integers of 32 bits, and half a million of them as singles.
+/// A mark is a prime, so half of it, doubled, differs from all marks, and so for all divisors.
+/// Marks are exact as integers of 32 bits, and half a million of them as singles.
 #[derive(Debug, Default)]
 pub(crate) struct Marks {
     sizes: HashMap<i64, Value>,

@@ -1,4 +1,4 @@
-//! What becomes of operators: kernels for images or for tensors, and how many steps.
+//! Kernels of operators, for images or for tensors, and their number of steps.
 
 use super::{doubles, network, numbers};
 use crate::handmade::{file, node, node_of, open, singles, typed, value};
@@ -50,6 +50,6 @@ fn network_without_convolutions_has_no_kernels_for_images() {
     let conv = node("Conv", &["x", "w"], "z", &[]);
     for (parts, is_image) in [(vec![mean("x")], false), (vec![weights, conv, mean("z")], true)] {
         let read = Model::from_onnx(&file(&parts), "made").read().unwrap();
-        assert_eq!(read.image().is_some(), is_image);
+        assert_eq!(read.image().is_ok(), is_image);
     }
 }

@@ -200,7 +200,7 @@ impl Found {
 mod tests {
     use super::*;
 
-    /// What is not read is not refused. An empty folder is the rest of a removal.
+    /// A folder that is not read is not refused. An empty folder is the rest of a removal.
     #[test]
     fn folder_whose_reading_is_over_stays() {
         let parent = tempfile::tempdir().unwrap();
