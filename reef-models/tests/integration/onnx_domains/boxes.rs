@@ -21,7 +21,7 @@ impl Random {
     }
 }
 
-/// What is given to the operator.
+/// Operands and attributes of the operator.
 #[derive(Debug)]
 struct Case {
     batches: usize,
@@ -110,7 +110,7 @@ impl Case {
         made
     }
 
-    /// What a network chooses.
+    /// The answer of a network, in the same order.
     fn chosen(&self) -> Vec<f64> {
         let Self { batches, classes, count, .. } = *self;
         let dims = [batches, classes, count].map(|size| size as i64);

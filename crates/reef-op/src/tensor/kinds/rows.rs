@@ -161,10 +161,11 @@ fn sorted(
 
 /// Appends two lists, each in order, as one.
 fn merge(
-    (mut a, mut b): (&[usize], &[usize]),
+    lists: (&[usize], &[usize]),
     order: impl Fn(&usize, &usize) -> Ordering,
     to: &mut Vec<usize>,
 ) {
+    let (mut a, mut b) = lists;
     while let ([first, rest @ ..], [other, others @ ..]) = (a, b) {
         if order(first, other).is_le() {
             to.push(*first);

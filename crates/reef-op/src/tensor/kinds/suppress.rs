@@ -207,7 +207,8 @@ mod tests {
     const SIZES: Suppress =
         Suppress { count: 4, classes: 1, most: 3, first: 0, len: 4, centred: false };
 
-    fn made(op: &TensorOp, scores: &[f32], order: &[i64], overlap: f32, lists: &[i64]) -> Vec<i64> {
+    /// The list of the only class.
+    fn list(op: &TensorOp, scores: &[f32], order: &[i64], overlap: f32, lists: &[i64]) -> Vec<i64> {
         let all = [
             Values::F32(&BOXES),
             Values::F32(scores),
@@ -224,7 +225,7 @@ mod tests {
 
     #[test]
     fn box_that_overlaps_one_before_it_is_left_out() {
-        let all = |order: &[i64], overlap| made(&op(SIZES, false), &[1.0; 4], order, overlap, &[]);
+        let all = |order: &[i64], overlap| list(&op(SIZES, false), &[1.0; 4], order, overlap, &[]);
         assert_eq!(all(&[1, 0, 2, 3], 0.6), [3, 1, 2, 3]);
         assert_eq!(all(&[1, 0, 2, 3], 0.7), [3, 1, 0, 2], "and the list is full");
         assert_eq!(all(&[2, 0, 1, 3], 0.5), [3, 2, 0, 3]);
@@ -234,19 +235,19 @@ mod tests {
     #[test]
     fn box_without_a_score_is_left_out_and_hides_no_other() {
         let scores = [f32::NEG_INFINITY, 0.0, f32::NAN, f32::INFINITY];
-        assert_eq!(made(&op(SIZES, false), &scores, &[0, 1, 2, 3], 0.5, &[]), [2, 1, 3, 0]);
+        assert_eq!(list(&op(SIZES, false), &scores, &[0, 1, 2, 3], 0.5, &[]), [2, 1, 3, 0]);
     }
 
     #[test]
     fn list_grows_by_some_places_at_a_time() {
         let order = [2, 0, 1, 3];
         let part = |first| op(Suppress { first, len: 2, ..SIZES }, true);
-        let begun = made(&part(0), &[1.0; 4], &order, 0.5, &[0; 4]);
+        let begun = list(&part(0), &[1.0; 4], &order, 0.5, &[0; 4]);
         assert_eq!(begun, [2, 2, 0, 0]);
-        assert_eq!(made(&part(2), &[1.0; 4], &order, 0.5, &begun), [3, 2, 0, 3]);
+        assert_eq!(list(&part(2), &[1.0; 4], &order, 0.5, &begun), [3, 2, 0, 3]);
         // What no operation makes means something all the same.
-        assert_eq!(made(&part(2), &[1.0; 4], &order, 0.5, &[-1, 0, 0, 0]), [2, 1, 3, 0]);
-        assert_eq!(made(&part(2), &[1.0; 4], &order, 0.5, &[9, 1, 7, 2]), [3, 1, 7, 2]);
+        assert_eq!(list(&part(2), &[1.0; 4], &order, 0.5, &[-1, 0, 0, 0]), [2, 1, 3, 0]);
+        assert_eq!(list(&part(2), &[1.0; 4], &order, 0.5, &[9, 1, 7, 2]), [3, 1, 7, 2]);
     }
 
     #[test]
