@@ -63,6 +63,22 @@ __device__ inline unsigned atomicMax(unsigned *to, unsigned value) {
     return __hip_atomic_fetch_max(to, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP);
 }
 
+// Of words in shared memory.
+__device__ inline unsigned atomicOr(unsigned *to, unsigned bits) {
+    return __hip_atomic_fetch_or(to, bits, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP);
+}
+__device__ inline unsigned atomicAnd(unsigned *to, unsigned bits) {
+    return __hip_atomic_fetch_and(to, bits, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP);
+}
+
+__device__ inline int __ffs(unsigned bits) { return __builtin_ffs((int)bits); }
+
+// A product that is rounded before it is added to anything.
+__device__ inline float __fmul_rn(float a, float b) {
+#pragma clang fp contract(off)
+    return a * b;
+}
+
 template <class T> __device__ inline T min(T a, T b) { return b < a ? b : a; }
 template <class T> __device__ inline T max(T a, T b) { return a < b ? b : a; }
 __device__ inline float fmaxf(float a, float b) { return __builtin_fmaxf(a, b); }

@@ -15,6 +15,7 @@
 #include "row_map.h"
 #endif
 #include "rows.h"
+#include "suppress.h"
 
 #define TENSOR(name, ...)                                                                                     \
     extern "C" __global__ void __launch_bounds__(tensor::THREADS) name(reef::Guard guard, tensor::Job job) { \
@@ -22,8 +23,7 @@
         tensor::__VA_ARGS__(block, job);                                                                      \
     }
 
-// One for each of the numbers. Unsigned integers are signed ones where they are only added and multiplied; singles are
-// doubles where they are only compared.
+// One for each of the numbers. Unsigned integers are signed ones where they are only added and multiplied.
 #define SIGNED(name)                     \
     TENSOR(name##_f64, name<double>) \
     TENSOR(name##_i64, name<i64>)
@@ -117,7 +117,9 @@ extern "C" __global__ void __launch_bounds__(tensor::NORMAL_THREADS) normalise_f
 SIGNED(scan)
 TENSOR(scan_f32, scan<float>)
 SIGNED(top)
+TENSOR(top_f32, top<float>)
 TENSOR(top_u64, top<u64>)
+TENSOR(suppress, suppress)
 #if !REEF_AMD
 TENSOR(row_map_f32, row_map) // a second interpreter: next to it map_f32 has private memory on gfx906
 #endif

@@ -8,6 +8,10 @@
 #define __shared__ static
 inline long long __double_as_longlong(double value) { long long bits; memcpy(&bits, &value, 8); return bits; }
 inline double __longlong_as_double(long long bits) { double value; memcpy(&value, &bits, 8); return value; }
+inline u32 atomicOr(u32 *to, u32 bits) { u32 old = *to; *to |= bits; return old; }
+inline u32 atomicAnd(u32 *to, u32 bits) { u32 old = *to; *to &= bits; return old; }
+inline int __ffs(u32 bits) { return __builtin_ffs(bits); }
+inline float __fmul_rn(float a, float b) { return a * b; }
 inline u32 atomicMax(u32 *to, u32 value) { u32 old = *to; *to = max(old, value); return old; }
 #include "number.h"
 #include "plan.h"

@@ -47,6 +47,7 @@ pub(super) fn is_same(a: &TensorOp, b: &TensorOp) -> bool {
         (Kind::Contract(_), Kind::Contract(_)) | (Kind::Fold(_), Kind::Fold(_)) => true,
         (Kind::Concat(_), Kind::Concat(_)) | (Kind::Scan(_), Kind::Scan(_)) => true,
         (Kind::Gather(_), Kind::Gather(_)) | (Kind::TopK(_), Kind::TopK(_)) => true,
+        (Kind::Suppress(_), Kind::Suppress(_)) => true,
         _ => false,
     };
     are_exact && a == b

@@ -123,6 +123,7 @@ mod tests {
             "Attention",
             "Depthwise",
             "Eight",
+            "Suppress",
             "TopK",
             "Contract",
             "Formula",

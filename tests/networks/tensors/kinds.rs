@@ -9,8 +9,8 @@ use rand_chacha::ChaCha8Rng;
 use reef::op::Operators;
 use reef::tensor::{
     Array, Binary, Concat, Contract, Domain, Element, Finished, Fold, FoldKind, Formula, Gather,
-    Kind, Map, Move, NOWHERE, Scalar, Scan, Scatter, ScatterKind, Spec, Target, TensorOp, Term,
-    TopK, View,
+    Kind, Map, Move, NOWHERE, Scalar, Scan, Scatter, ScatterKind, Spec, Suppress, Target, TensorOp,
+    Term, TopK, View,
 };
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ type Make = fn(&mut ChaCha8Rng) -> Case;
 
 /// Runs `cases` random operations of each kind; every second one is preempted as well.
 pub(crate) fn kinds_agree<D: Operators>(device: &D, cases: u64) {
-    let kinds: [(&str, Make); 21] = [
+    let kinds: [(&str, Make); 22] = [
         ("map", map),
         ("contract", contract),
         ("depthwise", depthwise),
@@ -52,6 +52,7 @@ pub(crate) fn kinds_agree<D: Operators>(device: &D, cases: u64) {
         ("scan", scan),
         ("long scan", long_scan),
         ("top", top),
+        ("suppress", suppress),
     ];
     for (name, make) in kinds {
         kind_agrees(device, name, make, cases);
@@ -431,4 +432,40 @@ fn top(rng: &mut ChaCha8Rng) -> Case {
     let output = Spec { element, dims: vec![rows, k] };
     let made = case(rng, Kind::TopK(TopK { len, k, largest, places }), vec![input], output, 0.0);
     with_none(rng, made)
+}
+
+/// Lists of boxes, and what some places of any order add to them. A GPU's block has a preemption
+/// point before each 256th box of a list.
+fn suppress(rng: &mut ChaCha8Rng) -> Case {
+    let [batches, classes, count] = [2, 3, 700].map(|most| rng.random_range(1..=most));
+    let (len, centred) = (rng.random_range(1..=count), rng.random());
+    let first = rng.random_range(0..=count - len);
+    let most = pick(rng, &[1, 20, 300, 800]);
+    let kind = Kind::Suppress(Suppress { count, classes, most, first, len, centred });
+    let spec = |element, dims: &[usize]| Spec { element, dims: dims.into() };
+    let output = spec(Element::I64, &[batches, classes, 1 + most]);
+    let mut inputs = vec![
+        spec(Element::F32, &[batches, count, 4]),
+        spec(Element::F32, &[batches, classes, count]),
+        spec(Element::I64, &[batches, classes, count]),
+        spec(Element::F32, &[1]),
+    ];
+    if rng.random() {
+        inputs.push(output.clone());
+    }
+    let made = case(rng, kind, inputs, output, 0.0);
+    let mut made = with_none(rng, made);
+    // One behind the last means the last.
+    let numbers = |rng: &mut ChaCha8Rng, len: usize| -> Vec<i64> {
+        (0..len).map(|_| rng.random_range(-1..=count as i64)).collect()
+    };
+    made.inputs[2] = Array::I64(numbers(rng, batches * classes * count));
+    made.inputs[3] = Array::F32(vec![pick(rng, &[0.0, 0.25, 0.5, 1.0, 1.0])]);
+    if let Some(lists) = made.inputs.get_mut(4) {
+        let mut all = numbers(rng, batches * classes * (1 + most));
+        let lens = all.iter_mut().step_by(1 + most);
+        lens.for_each(|len| *len = rng.random_range(-1..=most as i64));
+        *lists = Array::I64(all);
+    }
+    made
 }

@@ -20,6 +20,7 @@
 //! | [`Gather`], [`Scatter`] | what indices say | Gather, GatherND, ScatterElements, OneHot |
 //! | [`Scan`] | running sums | CumSum |
 //! | [`TopK`] | the largest of each row | TopK |
+//! | [`Suppress`] | the best of boxes that overlap | NonMaxSuppression |
 //! | [`Attention`] | values weighted by how well keys fit | what MatMul, Softmax and MatMul are together |
 //!
 //! Invariants: tensors are dense and row-major; after [`TensorOp::check`] no operation reads
@@ -49,6 +50,7 @@ pub use kinds::map::Map;
 pub use kinds::movement::{Concat, Move, NOWHERE};
 pub use kinds::row_map::{RowMap, RowTerm};
 pub use kinds::rows::{Scan, TopK};
+pub use kinds::suppress::Suppress;
 pub use op::{Kind, TensorOp};
 pub use spec::Spec;
 pub use stored::{Brain, Half, Stored, Truth};

@@ -13,6 +13,7 @@ use super::kinds::map::Map;
 use super::kinds::movement::{Concat, Move};
 use super::kinds::row_map::RowMap;
 use super::kinds::rows::{Scan, TopK};
+use super::kinds::suppress::Suppress;
 use super::spec::Spec;
 use super::view::MAX_ELEMENTS;
 use reef_core::{Error, Result};
@@ -37,6 +38,7 @@ pub enum Kind {
     Attention(Attention),
     Depthwise(Depthwise),
     Eight(Eight),
+    Suppress(Suppress),
 }
 
 /// An operation on tensors: `output = kind(inputs)`.
@@ -69,6 +71,7 @@ impl TensorOp {
             Kind::Attention(_) => "attention",
             Kind::Depthwise(_) => "depthwise",
             Kind::Eight(_) => "eight",
+            Kind::Suppress(_) => "suppress",
         }
     }
 
@@ -103,6 +106,7 @@ impl TensorOp {
             Kind::Attention(op) => op.check(inputs, output),
             Kind::Depthwise(op) => op.check(inputs, output),
             Kind::Eight(op) => op.check(inputs, output),
+            Kind::Suppress(op) => op.check(inputs, output),
         }
     }
 
@@ -114,6 +118,7 @@ impl TensorOp {
             Kind::Scan(op) => op.grain(),
             Kind::TopK(op) => op.k,
             Kind::Attention(op) => op.grain(),
+            Kind::Suppress(op) => op.grain(),
             _ => 1,
         }
     }
@@ -135,6 +140,8 @@ impl TensorOp {
             Kind::Attention(op) => op.cost(),
             Kind::Depthwise(op) => 1 + op.taps(),
             Kind::Eight(op) => 1 + op.terms(),
+            // Each place's box is compared with all of a list.
+            Kind::Suppress(op) => op.len,
         }
     }
 
@@ -197,6 +204,7 @@ impl TensorOp {
             Kind::Attention(op) => op.compute(job),
             Kind::Depthwise(op) => op.compute(job),
             Kind::Eight(op) => op.compute(&self.inputs, job),
+            Kind::Suppress(op) => op.compute(job),
         }
     }
 }

@@ -4,6 +4,7 @@
 #![cfg(feature = "onnx")]
 
 mod attention;
+mod boxes;
 mod branches;
 mod columns;
 mod edges;

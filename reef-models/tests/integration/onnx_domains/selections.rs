@@ -866,16 +866,16 @@ fn boxes_of_any_score_are_chosen_without_a_threshold() {
 fn boxes_that_do_not_fit_are_refused() {
     let say = |most: i64| {
         let parts = [
-            value(11, "boxes", &[1, 4000, 4]),
-            value(11, "scores", &[1, 1, 4000]),
+            value(11, "boxes", &[1, 20_000, 4]),
+            value(11, "scores", &[1, 1, 20_000]),
             stored("most", I64, &[1], &most.to_le_bytes()),
             node("NonMaxSuppression", &["boxes", "scores", "most"], "y", &[]),
             open(12, "y", I64, &["n", "3"]),
         ];
         network(&parts, &[])
     };
-    let said = say(4000).unwrap_err();
-    let want = "max_output_boxes_per_class must be at most 1024, got 4000 of 4000 boxes";
+    let said = say(20_000).unwrap_err();
+    let want = "max_output_boxes_per_class must be at most 16384, got 20000 of 20000 boxes";
     assert!(said.contains(want), "{said}");
     assert_eq!(say(0).unwrap().outputs[0].spec.dims, [0, 3]);
 }
@@ -885,8 +885,8 @@ fn boxes_that_do_not_fit_are_refused() {
 fn no_more_boxes_are_chosen_than_are_read() {
     let parts = |output: Vec<u8>| {
         vec![
-            value(11, "boxes", &[1, 2000, 4]),
-            value(11, "scores", &[1, 1, 2000]),
+            value(11, "boxes", &[1, 20_000, 4]),
+            value(11, "scores", &[1, 1, 20_000]),
             stored("most", I64, &[1], &i64::MAX.to_le_bytes()),
             node("NonMaxSuppression", &["boxes", "scores", "most"], "chosen", &[]),
             node("Constant", &[], "two", &[ints("value_ints", &[2])]),
@@ -901,14 +901,14 @@ fn no_more_boxes_are_chosen_than_are_read() {
         ]
     };
     let made = network(&parts(Vec::new()), &[]).unwrap();
-    let boxes: Vec<f32> = (0..2000).flat_map(|k| [k as f32, 0.0, k as f32 + 0.5, 1.0]).collect();
-    let mut scores = vec![0.1f32; 2000];
-    (scores[7], scores[1500], scores[3], scores[1999]) = (0.6, 0.9, 0.7, 0.5);
+    let boxes: Vec<f32> = (0..20_000).flat_map(|k| [k as f32, 0.0, k as f32 + 0.5, 1.0]).collect();
+    let mut scores = vec![0.1f32; 20_000];
+    (scores[7], scores[1500], scores[3], scores[19_999]) = (0.6, 0.9, 0.7, 0.5);
     let made = made.execute(&[Array::F32(boxes), Array::F32(scores)]).unwrap();
     assert_eq!(doubles(&made[0]), [1500.0, 3.0, 7.0]);
     // An output that has all of them needs all.
     let said = network(&parts(open(12, "keep", I64, &["m"])), &[]).unwrap_err();
-    assert!(said.contains("got 2000 of 2000 boxes"), "{said}");
+    assert!(said.contains("got 20000 of 20000 boxes"), "{said}");
 }
 
 /// As torchvision's detectors: boxes are chosen in a branch, and the first of them read outside.
@@ -931,8 +931,8 @@ fn no_more_boxes_of_a_branch_are_chosen_than_are_read() {
         ];
         let branches = [graph("then_branch", &nothing), graph("else_branch", &some)];
         let parts = [
-            value(11, "boxes", &[1, 2000, 4]),
-            value(11, "scores", &[1, 1, 2000]),
+            value(11, "boxes", &[1, 20_000, 4]),
+            value(11, "scores", &[1, 1, 20_000]),
             scalar("least", 0.5),
             node("ReduceMax", &["scores"], "best", &[int("keepdims", 0)]),
             node("Less", &["best", "least"], "is_bad", &[]),
@@ -945,12 +945,12 @@ fn no_more_boxes_of_a_branch_are_chosen_than_are_read() {
         [&parts[..], more].concat()
     };
     let made = network(&parts(&[]), &[]).unwrap();
-    let boxes: Vec<f32> = (0..2000).flat_map(|k| [k as f32, 0.0, k as f32 + 0.5, 1.0]).collect();
-    let mut scores = vec![0.1f32; 2000];
-    (scores[7], scores[1500], scores[3], scores[1999]) = (0.6, 0.9, 0.7, 0.5);
+    let boxes: Vec<f32> = (0..20_000).flat_map(|k| [k as f32, 0.0, k as f32 + 0.5, 1.0]).collect();
+    let mut scores = vec![0.1f32; 20_000];
+    (scores[7], scores[1500], scores[3], scores[19_999]) = (0.6, 0.9, 0.7, 0.5);
     let good = made.execute(&[Array::F32(boxes.clone()), Array::F32(scores)]).unwrap();
     assert_eq!(doubles(&good[0]), [1500.0, 3.0, 7.0]);
-    let bad = made.execute(&[Array::F32(boxes), Array::F32(vec![0.1; 2000])]).unwrap();
+    let bad = made.execute(&[Array::F32(boxes), Array::F32(vec![0.1; 20_000])]).unwrap();
     assert!(doubles(&bad[0]).is_empty());
     // Of these all are read.
     let all = node("Identity", &["keep"], "z", &[]);

@@ -153,6 +153,7 @@ fn build_bound<V: Vendor>(bound: &BoundTensors<'_, V>) -> Result<Vec<Launch<Gpu<
         Kind::TopK(op) => rows::build_top(bound, op),
         Kind::Attention(op) => attention::build(bound, op),
         Kind::Depthwise(op) => depthwise::build(bound, op),
+        Kind::Suppress(op) => rows::build_suppress(bound, op),
         Kind::Eight(_) => Err(bound.refused("weights that are not packed")),
     };
     Ok(vec![launch?])

@@ -1,11 +1,11 @@
-//! Operations on whole rows: scan and top.
+//! Operations on whole rows: scan, top and suppress.
 
 use super::bound::{BoundTensors, THREADS, suffix};
 use super::plan::Plan;
 use crate::gpu::Gpu;
 use crate::hal::calls::Vendor;
 use reef_core::{Launch, Result};
-use reef_op::tensor::{Domain, Scan, TopK};
+use reef_op::tensor::{Element, Scan, Suppress, TopK};
 
 /// Parts of a row that threads make: each begins with the sum of those before it, which its thread
 /// makes itself.
@@ -49,9 +49,36 @@ pub(super) fn build_top<V: Vendor>(
     let mut plan = Plan::default();
     bound.inputs(&mut plan);
     plan.words(&[op.len as u32, op.k as u32, op.largest.into(), op.places.into(), blocks as u32]);
-    let domain = match bound.op.inputs[0].element.domain() {
-        Domain::F32 => Domain::F64,
-        other => other,
-    };
+    let domain = bound.op.inputs[0].element.domain();
     bound.launch(&format!("top_{}", suffix(domain)), rows * blocks, 0, &plan)
+}
+
+/// `suppress` in kernels/suppress.h.
+pub(super) fn build_suppress<V: Vendor>(
+    bound: &BoundTensors<'_, V>,
+    op: &Suppress,
+) -> Result<Launch<Gpu<V>>> {
+    let mut plan = Plan::default();
+    bound.inputs(&mut plan);
+    if bound.op.inputs.len() < 5 {
+        plan.input(0, Element::I64); // there are no lists so far
+    }
+    plan.words(&[op.count as u32, op.classes as u32, op.most as u32]);
+    plan.words(&[op.first as u32, op.len as u32, op.centred.into(), at_a_time(op.len)]);
+    bound.launch("suppress", bound.count() / (op.most + 1), 0, &plan)
+}
+
+/// Places that a block takes at a time: a power of two.
+fn at_a_time(len: usize) -> u32 {
+    len.next_power_of_two().min(THREADS) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_places_have_several_threads_each() {
+        assert_eq!([1, 2, 3, 16, 255, 256, 768].map(at_a_time), [1, 2, 4, 16, 256, 256, 256]);
+    }
 }

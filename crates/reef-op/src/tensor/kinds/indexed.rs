@@ -148,7 +148,7 @@ fn whole<'a>(indices: &Values<'a>) -> Cow<'a, [i64]> {
 }
 
 /// The nearest place in range; negative indices count from the end.
-fn inside(index: i64, size: usize) -> usize {
+pub(super) fn inside(index: i64, size: usize) -> usize {
     let from_front = if index < 0 { index.saturating_add(size as i64) } else { index };
     (from_front.max(0) as usize).min(size.saturating_sub(1))
 }

@@ -17,3 +17,4 @@ pub(crate) mod map;
 pub(crate) mod movement;
 pub(crate) mod row_map;
 pub(crate) mod rows;
+pub(crate) mod suppress;

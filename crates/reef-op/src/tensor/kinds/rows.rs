@@ -1,11 +1,12 @@
 //! Operations on whole rows: running sums, and the largest elements.
 
-use super::job::{Job, Outputs, with_domain};
+use super::job::{Job, Outputs, TILE, with_domain};
 use crate::tensor::element::Domain;
 use crate::tensor::number::Number;
 use crate::tensor::spec::Spec;
 use crate::tensor::view::View;
 use reef_core::{Error, Result};
+use std::cmp::Ordering;
 
 /// Running sums over rows of `len` elements that are `inner` apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,11 +105,8 @@ impl TopK {
     fn run<T: Number>(&self, mut job: Job<'_>) -> Outputs {
         let mut row = vec![T::default(); self.len];
         for first in job.range.clone().step_by(self.k) {
-            if job.stopped() {
-                return None;
-            }
             T::load(&job.inputs[0], first / self.k * self.len, 1, &mut row);
-            let best = self.best(&row);
+            let best = self.best(&row, &job)?;
             if self.places {
                 job.push(&best.iter().map(|&place| place as i64).collect::<Vec<_>>());
             } else {
@@ -118,8 +116,8 @@ impl TopK {
         Some(job.output)
     }
 
-    /// Places of the best, the best first.
-    fn best<T: Number>(&self, row: &[T]) -> Vec<usize> {
+    /// Places of the best, the best first; `None` if the job was stopped.
+    fn best<T: Number>(&self, row: &[T], job: &Job<'_>) -> Option<Vec<usize>> {
         // NaN is above all numbers, as in numpy: sorting panics without a total order.
         let is_nan = |place: usize| row[place].partial_cmp(&row[place]).is_none();
         let order = |&a: &usize, &b: &usize| {
@@ -128,25 +126,75 @@ impl TopK {
             let by_value = if self.largest { by_value.reverse() } else { by_value };
             by_value.then(a.cmp(&b))
         };
-        let mut places: Vec<usize> = (0..self.len).collect();
-        places.sort_by(order);
+        let mut places = sorted((0..self.len).collect(), order, || job.stopped())?;
         places.truncate(self.k);
-        places
+        Some(places)
     }
+}
+
+/// A list in order; `None` if `stop` says so, which is asked for each part that is sorted and each
+/// two that become one.
+fn sorted(
+    mut list: Vec<usize>,
+    order: impl Fn(&usize, &usize) -> Ordering,
+    stop: impl Fn() -> bool,
+) -> Option<Vec<usize>> {
+    for part in list.chunks_mut(TILE) {
+        if stop() {
+            return None;
+        }
+        part.sort_by(&order);
+    }
+    let mut len = TILE;
+    while len < list.len() {
+        let mut merged = Vec::with_capacity(list.len());
+        for two in list.chunks(2 * len) {
+            if stop() {
+                return None;
+            }
+            merge(two.split_at(len.min(two.len())), &order, &mut merged);
+        }
+        (list, len) = (merged, 2 * len);
+    }
+    Some(list)
+}
+
+/// Appends two lists, each in order, as one.
+fn merge(
+    lists: (&[usize], &[usize]),
+    order: impl Fn(&usize, &usize) -> Ordering,
+    to: &mut Vec<usize>,
+) {
+    let (mut a, mut b) = lists;
+    while let ([first, rest @ ..], [other, others @ ..]) = (a, b) {
+        if order(first, other).is_le() {
+            to.push(*first);
+            a = rest;
+        } else {
+            to.push(*other);
+            b = others;
+        }
+    }
+    to.extend_from_slice(a);
+    to.extend_from_slice(b);
 }
 
 #[cfg(test)]
 mod tests {
     use crate::tensor::{Array, Element, Kind, Spec, TensorOp, TopK, Values};
+    use std::cell::Cell;
 
-    /// The places of the `k` best of these.
-    fn places(row: &[f32], k: usize, largest: bool) -> Vec<i64> {
-        let op = TensorOp {
-            kind: Kind::TopK(TopK { len: row.len(), k, largest, places: true }),
-            inputs: vec![Spec { element: Element::F32, dims: vec![row.len()] }],
+    /// The places of the `k` best of `len` numbers.
+    fn top(len: usize, k: usize, largest: bool) -> TensorOp {
+        TensorOp {
+            kind: Kind::TopK(TopK { len, k, largest, places: true }),
+            inputs: vec![Spec { element: Element::F32, dims: vec![len] }],
             output: Spec { element: Element::I64, dims: vec![k] },
-        };
-        match op.compute(&[Values::F32(row)], 0..k, &|| false) {
+        }
+    }
+
+    fn places(row: &[f32], k: usize, largest: bool) -> Vec<i64> {
+        match top(row.len(), k, largest).compute(&[Values::F32(row)], 0..k, &|| false) {
             Ok(Some(Array::I64(places))) => places,
             other => panic!("{other:?}"),
         }
@@ -168,5 +216,24 @@ mod tests {
         assert!(all[..334].iter().all(|&place| place % 3 == 0));
         all.sort_unstable();
         assert_eq!(all, (0..1000).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn row_of_many_parts_is_sorted_unless_it_is_stopped() {
+        let row: Vec<f32> = (0..5000).map(|i| (i * 7919 % 613) as f32).collect();
+        let mut want: Vec<i64> = (0..5000).collect();
+        want.sort_by(|&a, &b| row[b as usize].total_cmp(&row[a as usize]));
+        assert_eq!(places(&row, 5000, true), want);
+        // Five parts are sorted, which become three, two and one.
+        for polls in 1..=12 {
+            let asked = Cell::new(0);
+            let stop = || {
+                asked.set(asked.get() + 1);
+                asked.get() == polls
+            };
+            let op = top(row.len(), 5000, true);
+            let made = op.compute(&[Values::F32(&row)], 0..5000, &stop).unwrap();
+            assert_eq!(made.is_none(), polls <= 11, "{polls}");
+        }
     }
 }

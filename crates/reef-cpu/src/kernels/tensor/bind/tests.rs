@@ -7,7 +7,7 @@ use crate::memory::buffer::Buffer;
 use reef_core::Args;
 use reef_op::tensor::{
     Array, Binary, Concat, Contract, Domain, Element, Fold, FoldKind, Formula, Gather, Half, Kind,
-    Map, Move, Scalar, Scan, Scatter, ScatterKind, Spec, Target, Term, TopK, Unary, View,
+    Map, Move, Scalar, Scan, Scatter, ScatterKind, Spec, Suppress, Target, Term, TopK, Unary, View,
 };
 use std::sync::atomic::AtomicU8;
 
@@ -49,6 +49,11 @@ fn operations() -> Vec<TensorOp> {
     let scatter = Scatter { target: along.clone(), kind: ScatterKind::Add, domain };
     let scan = Scan { len: COLUMNS, inner: 1, exclusive: false, reverse: true, domain };
     let top = TopK { len: COLUMNS, k: 7, largest: true, places: true };
+    // Lists of some boxes of one batch, and what half of the others add to them.
+    let (classes, most) = (ROWS, 20);
+    let suppress = Suppress { count: COLUMNS, classes, most, first: 7, len: 40, centred: true };
+    let lists = spec(Element::I64, &[1, ROWS, 1 + most]);
+    let boxes = spec(Element::F32, &[1, COLUMNS, 4]);
     vec![
         of(
             Kind::Map(Map { formula, domain }),
@@ -67,6 +72,11 @@ fn operations() -> Vec<TensorOp> {
         of(Kind::Scatter(scatter), &[&matrix, &places, &matrix], &matrix),
         of(Kind::Scan(scan), &[&matrix], &matrix),
         of(Kind::TopK(top), &[&matrix], &spec(Element::I64, &[ROWS, 7])),
+        of(
+            Kind::Suppress(suppress),
+            &[&boxes, &matrix, &places, &spec(Element::F32, &[1]), &lists],
+            &lists,
+        ),
     ]
 }
 

@@ -1,17 +1,21 @@
 //! `NonMaxSuppression`: the best boxes of each class, less those that overlap with a better one.
 //!
-//! One box after the other is chosen, of all batches and classes at once, for as many as there may
-//! be at most. A class without further boxes chooses boxes that are not taken.
+//! Boxes are sorted by their scores. Lists of chosen ones, one for each batch and class, grow by
+//! some places of this order at a time.
 
 use super::selected::{Selection, coordinates};
 use crate::onnx::fault::{Result, beyond};
 use crate::onnx::general::call::{Call, one};
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
-use reef_op::tensor::{Binary, Domain, Element, FoldKind, Gather, Kind, Spec, Target};
+use reef_op::tensor::{Binary, Domain, Element, Gather, Kind, Spec, Suppress, Target, TopK};
 
-/// Maximum number of boxes of a class that are chosen one after the other.
-const MAX_BOXES: usize = 1024;
+/// Maximum number of boxes of a class that are chosen. If there are no more than that, all of them
+/// take 1,024 operations, a third of what 300 boxes took one by one.
+const MAX_BOXES: usize = 1 << 14;
+/// Comparisons of boxes that an operation makes for a class at most: a block of a GPU ends within a
+/// hundred microseconds.
+const MAX_COMPARED: usize = 1 << 18;
 
 pub(in crate::onnx::general::operators) fn boxes(
     b: &mut Builder<'_>,
@@ -21,16 +25,6 @@ pub(in crate::onnx::general::operators) fn boxes(
         "NonMaxSuppression" => one(suppressed(b, call)?),
         _ => Ok(None),
     }
-}
-
-/// Edges and areas of all boxes, one for each batch and box.
-struct Boxes {
-    /// Low and high edges of rows and of columns, and areas.
-    parts: [Value; 5],
-    /// Numbers of the boxes.
-    places: Value,
-    batches: usize,
-    count: usize,
 }
 
 /// Batch, class and box of all that were chosen.
@@ -58,26 +52,20 @@ fn suppressed(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
              choose fewer when the file is exported"
         )));
     }
-    let all = Boxes::of(b, boxes, is_centred)?;
     let scores = match call.maybe(4) {
         Some(_) => scores.clone(),
         // Without a threshold each score counts, and -inf stands for none below.
         None => b.with_number(Binary::Max, scores, f64::from(f32::MIN))?,
     };
     let scores = real(b, call, &scores)?;
-    let mut left = above(b, &scores, &least)?;
-    let (mut chosen, mut best) = (Vec::new(), Vec::new());
-    for _ in 0..most {
-        let place = b.fold_axes(&left, &[2], FoldKind::ArgMax { last: false })?;
-        best.push(b.fold_axes(&left, &[2], FoldKind::Max)?);
-        left = all.without(b, &left, &place, &overlap)?;
-        chosen.push(place);
-    }
-    let chosen = b.concat(&chosen.iter().collect::<Vec<_>>(), 2)?;
-    let best = b.concat(&best.iter().collect::<Vec<_>>(), 2)?;
-    let is_taken = b.map_in(best.element().domain(), Element::Bool, &[&best], |w| {
-        let (score, never) = (w.input(0), w.real(f64::NEG_INFINITY));
-        w.bin(Binary::Less, never, score)
+    let left = above(b, &scores, &least)?;
+    let lists = lists(b, [boxes, &left, &overlap], most, is_centred)?;
+    let chosen = b.cut(&lists, 2, 1, 1 + most)?;
+    let counts = b.cut(&lists, 2, 0, 1)?;
+    let places = b.count(vec![1, 1, most])?;
+    let is_taken = b.map_in(Domain::I64, Element::Bool, &[&places, &counts], |w| {
+        let (place, count) = (w.input(0), w.input(1));
+        w.bin(Binary::Less, place, count)
     })?;
     let taken = Selection::of(b, &is_taken)?;
     let len = taken.places.spec.elements();
@@ -87,6 +75,41 @@ fn suppressed(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let columns = columns.iter().map(column).collect::<Result<Vec<_>>>()?;
     let rows = b.concat(&columns.iter().collect::<Vec<_>>(), 1)?;
     taken.bound(b, call, 0, rows, 0)
+}
+
+/// A list of boxes for each batch and class, of at most `most`: the best first, without those that
+/// overlap a better one. Of the same score the first is the best.
+fn lists(
+    b: &mut Builder<'_>,
+    [boxes, scores, overlap]: [&Value; 3],
+    most: usize,
+    centred: bool,
+) -> Result<Value> {
+    let [boxes, scores, overlap] = [
+        b.cast(boxes, Element::F32)?,
+        b.cast(scores, Element::F32)?,
+        b.cast(overlap, Element::F32)?,
+    ];
+    let (classes, count) = (scores.dims()[1], scores.dims()[2]);
+    let by_score = Kind::TopK(TopK { len: count, k: count, largest: true, places: true });
+    let order = Spec { element: Element::I64, dims: scores.dims().to_vec() };
+    let order = b.emit(by_score, &[&scores], order)?;
+    let spec = Spec { element: Element::I64, dims: vec![scores.dims()[0], classes, 1 + most] };
+    let mut lists: Option<Value> = None;
+    for first in (0..count).step_by(places_at_a_time(most)) {
+        let len = places_at_a_time(most).min(count - first);
+        let kind = Kind::Suppress(Suppress { count, classes, most, first, len, centred });
+        let inputs = [&boxes, &scores, &order, &overlap].into_iter().chain(&lists);
+        lists = Some(b.emit(kind, &inputs.collect::<Vec<_>>(), spec.clone())?);
+    }
+    lists.ok_or_else(|| "no boxes".into())
+}
+
+/// Places of an order that an operation goes through, if lists have at most `most` boxes.
+fn places_at_a_time(most: usize) -> usize {
+    let places = (MAX_COMPARED / most.max(1)).clamp(1, Suppress::MAX_PLACES);
+    let step = 1 << places.ilog2().min(8); // what a GPU's block takes at a time
+    places - places % step
 }
 
 /// Scores of boxes, of which those behind the real ones are never chosen.
@@ -145,102 +168,4 @@ fn looked_up(b: &mut Builder<'_>, x: &Value, places: &Value) -> Result<Value> {
     let target = Target::Tuples { batches: 1, shared: true, sizes: vec![size], inner: 1, tuples };
     let spec = Spec { element: x.element(), dims: vec![tuples] };
     b.emit(Kind::Gather(Gather { target }), &[x, places], spec)
-}
-
-impl Boxes {
-    /// Boxes by two corners in any order, or by their centres, widths and heights.
-    fn of(b: &mut Builder<'_>, boxes: &Value, is_centred: bool) -> Result<Self> {
-        let (batches, count) = (boxes.dims()[0], boxes.dims()[1]);
-        let mut part = |at: usize| {
-            let part = b.cut(boxes, 2, at, at + 1)?;
-            b.reshape(&part, vec![batches, 1, count])
-        };
-        let ends = if is_centred {
-            [[part(1)?, part(3)?], [part(0)?, part(2)?]]
-        } else {
-            [[part(0)?, part(2)?], [part(1)?, part(3)?]]
-        };
-        let mut edges = Vec::new();
-        for [one, other] in &ends {
-            for (order, sign) in [(Binary::Min, -0.5), (Binary::Max, 0.5)] {
-                edges.push(b.map(one.element(), &[one, other], |w| {
-                    let (one, other) = (w.input(0), w.input(1));
-                    if !is_centred {
-                        return w.bin(order, one, other);
-                    }
-                    let half = w.real(sign);
-                    let half = w.mul(other, half);
-                    w.add(one, half)
-                })?);
-            }
-        }
-        let areas = b.map(boxes.element(), &edges.iter().collect::<Vec<_>>(), |w| {
-            let (top, bottom, left, right) = (w.input(0), w.input(1), w.input(2), w.input(3));
-            let (rows, columns) = (w.sub(bottom, top), w.sub(right, left));
-            w.mul(rows, columns)
-        })?;
-        edges.push(areas);
-        let parts = edges.try_into().map_err(|_| "must have five parts")?;
-        let places = b.count(vec![1, 1, count])?;
-        Ok(Self { parts, places, batches, count })
-    }
-
-    /// A part of the box that each batch and class chose.
-    fn at(&self, b: &mut Builder<'_>, part: usize, place: &Value) -> Result<Value> {
-        let target = Target::Tuples {
-            batches: self.batches,
-            shared: false,
-            sizes: vec![self.count],
-            inner: 1,
-            tuples: place.dims()[1],
-        };
-        let part = &self.parts[part];
-        let spec = Spec { element: part.element(), dims: place.dims().into() };
-        b.emit(Kind::Gather(Gather { target }), &[part, place], spec)
-    }
-
-    /// Length that all boxes have in common with the chosen one, along rows (0) or columns (2).
-    fn common(&self, b: &mut Builder<'_>, edges: usize, place: &Value) -> Result<Value> {
-        let (low, high) = (self.at(b, edges, place)?, self.at(b, edges + 1, place)?);
-        let inputs = [&self.parts[edges], &self.parts[edges + 1], &low, &high];
-        b.map(low.element(), &inputs, |w| {
-            let (low, high) = (w.input(0), w.input(1));
-            let (own_low, own_high) = (w.input(2), w.input(3));
-            let (from, to) = (w.bin(Binary::Max, low, own_low), w.bin(Binary::Min, high, own_high));
-            let (length, zero) = (w.sub(to, from), w.whole(0));
-            w.bin(Binary::Max, length, zero)
-        })
-    }
-
-    /// Scores without the chosen boxes and those that overlap with them too much.
-    fn without(
-        &self,
-        b: &mut Builder<'_>,
-        left: &Value,
-        place: &Value,
-        overlap: &Value,
-    ) -> Result<Value> {
-        let (rows, columns) = (self.common(b, 0, place)?, self.common(b, 2, place)?);
-        let area = self.at(b, 4, place)?;
-        let shares = b.map(rows.element(), &[&rows, &columns, &self.parts[4], &area], |w| {
-            let (rows, columns) = (w.input(0), w.input(1));
-            let (area, own) = (w.input(2), w.input(3));
-            let (common, sum) = (w.mul(rows, columns), w.add(area, own));
-            let all = w.sub(sum, common);
-            w.div(common, all)
-        })?;
-        let is_chosen = b.map_in(Domain::I64, Element::Bool, &[&self.places, place], |w| {
-            let (place, chosen) = (w.input(0), w.input(1));
-            w.bin(Binary::Equal, place, chosen)
-        })?;
-        let overlap = b.cast(overlap, shares.element())?;
-        b.map(left.element(), &[left, &shares, &overlap, &is_chosen], |w| {
-            let (score, share) = (w.input(0), w.input(1));
-            let (overlap, is_chosen) = (w.input(2), w.input(3));
-            let never = w.real(f64::NEG_INFINITY);
-            let hides = w.bin(Binary::Less, overlap, share);
-            let is_gone = w.bin(Binary::Max, hides, is_chosen);
-            w.select(is_gone, never, score)
-        })
-    }
 }
