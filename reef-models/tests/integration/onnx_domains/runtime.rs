@@ -87,5 +87,5 @@ fn files_of_exporters_give_onnx_runtimes_outputs() {
             want.assert_near(got, &place);
         }
     }
-    assert_eq!(files.len(), 98);
+    assert_eq!(files.len(), 104);
 }
