@@ -1,4 +1,4 @@
-//! Mixtures of experts: what a few of several small networks make of each token, by shares.
+//! Mixtures of experts: results of a few of several small networks for each token, by shares.
 //!
 //! All experts compute all tokens. Those that a token has not chosen have no share of it.
 
@@ -169,7 +169,7 @@ fn gates(b: &mut Builder<'_>, call: &Call<'_>, shares: Option<&Value>) -> Result
     b.reshape(&turned, vec![experts, tokens, 1])
 }
 
-/// What the first layer made, activated, by what the third one made.
+/// The first layer's results, activated, times those of the third one.
 fn activated(
     b: &mut Builder<'_>,
     call: &Call<'_>,

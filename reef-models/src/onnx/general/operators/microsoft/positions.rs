@@ -31,7 +31,7 @@ pub(super) fn bias(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
         let apart = (at % keys) as i64 - (at / keys) as i64;
         let later = if sees_later && apart > 0 { half } else { 0 };
         let apart = if sees_later { apart.abs() } else { (-apart).max(0) };
-        (later + near(apart as usize, half, most)) as i64
+        (later + bucket_of(apart as usize, half, most)) as i64
     };
     let places = b.whole(vec![all], (0..all).map(bucket).collect())?;
     let table = b.reshape(table, vec![heads, buckets])?;
@@ -43,7 +43,7 @@ pub(super) fn bias(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
 
 /// The bucket of a distance: half of them have one each, and all others grow up to `most`. In
 /// single precision, as networks are trained.
-fn near(apart: usize, buckets: usize, most: usize) -> usize {
+fn bucket_of(apart: usize, buckets: usize, most: usize) -> usize {
     let exact = buckets / 2;
     if apart < exact {
         return apart;
