@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Compares networks with ONNX Runtime that PyTorch and Ultralytics export: detectors up to their chosen boxes, and small
-encoders and decoders of the transformers library with made-up weights.
+encoders and decoders of the transformers library with made-up weights, also with a cache and after ONNX Runtime's optimizer.
 
-    pip install torch torchvision transformers ultralytics onnx onnxruntime onnxscript numpy
+    pip install torch torchvision transformers ultralytics onnx onnxruntime onnxscript numpy optimum-onnx
     tools/exports.py REEF [--only NAME,...] [--device cpu] [--folder DIR]
 
 REEF is the command, such as target/release/reef. Each network sees two inputs, where its sizes are open of two shapes. A
@@ -29,6 +29,7 @@ import torch
 PROMPTS = [torch.arange(14).reshape(2, 7) % 50, torch.arange(11).reshape(1, 11) % 50]
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64, "vocab_size": 60}
 DECODERS = "Llama Mistral Qwen2 Qwen3 Gemma Gemma2 Phi Phi3 StableLm Olmo Olmo2 Starcoder2 Granite GPTNeoX Nemotron".split()
+CACHED = "Llama Mistral Qwen2 Qwen3 Gemma2 Phi3 Olmo2 Granite".split()
 ENCODERS = "Bert Roberta Albert Electra MPNet DebertaV2 ModernBert ConvBert SqueezeBert".split()
 SPECIAL = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "cls_token_id": 3, "sep_token_id": 4}
 DETECTORS = """ssdlite320_mobilenet_v3_large ssd300_vgg16 retinanet_resnet50_fpn fcos_resnet50_fpn
@@ -101,6 +102,53 @@ def yolo(name, folder, options):
     return pathlib.Path(folder, path), [torch.rand(*shape).numpy() for shape in shapes]
 
 
+def with_cache(name, folder):
+    """A decoder of optimum's exporter with keys and values of earlier tokens: a prompt, and a token behind four others."""
+    import onnx
+    import transformers
+    from optimum.exporters.onnx import onnx_export_from_model
+
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{name}Config")(**SIZES, **SPECIAL, num_key_value_heads=2, head_dim=8)
+    model = getattr(transformers, f"{name}ForCausalLM")(config).eval()
+    onnx_export_from_model(model, folder, task="text-generation-with-past", do_validation=False, device="cpu")
+    path = pathlib.Path(folder, "model.onnx")
+    ports = onnx.load(path, load_external_data=False).graph.input
+    return path, [cached(ports, *sizes) for sizes in ((0, 2, 5), (4, 1, 1))]
+
+
+def cached(ports, past, batch, new):
+    """Inputs of a decoder for `new` tokens behind `past` others."""
+    random, feed = np.random.default_rng(past), {}
+    open_sizes = {"batch_size": batch, "sequence_length": new, "past_sequence_length": past}
+    for port in ports:
+        sizes = port.type.tensor_type.shape.dim
+        dims = [open_sizes.get(size.dim_param, past + new) if size.dim_param else size.dim_value for size in sizes]
+        if port.name == "input_ids":
+            feed[port.name] = random.integers(3, 50, dims)
+        elif port.name == "attention_mask":
+            feed[port.name] = np.ones(dims, np.int64)
+        elif port.name == "position_ids":
+            feed[port.name] = np.tile(np.arange(past, past + new), (batch, 1))
+        else:
+            feed[port.name] = random.standard_normal(dims).astype(np.float32)
+    return feed
+
+
+def optimized(name, folder):
+    """An encoder after ONNX Runtime's optimizer for transformers, with operators of the domain com.microsoft."""
+    from onnxruntime.transformers import optimizer
+
+    torch.manual_seed(0)
+    model, inputs, axes = of_text("Model", name)
+    path = str(pathlib.Path(folder, "network.onnx"))
+    with torch.no_grad():
+        written(model, inputs[0], path, axes, dynamo=False)
+    made = optimizer.optimize_model(path, model_type="bert", num_heads=4, hidden_size=32)
+    made.save_model_to_file(path)
+    return pathlib.Path(path), [x.numpy() for x in inputs]
+
+
 def networks():
     """All networks by name: functions that write a file into a folder, and give it with its inputs."""
     made = {}
@@ -126,6 +174,10 @@ def networks():
     for kind, names in (("ForCausalLM", DECODERS), ("Model", ENCODERS)):
         for name in names:
             add(name + kind, lambda kind=kind, name=name: of_text(kind, name), ["script", "dynamo"])
+    for name in CACHED:
+        made[f"{name}/cache"] = lambda folder, name=name: with_cache(name, folder)
+    for name in ("Bert", "Roberta", "Electra"):
+        made[f"{name}/optimized"] = lambda folder, name=name: optimized(name, folder)
     return made
 
 
@@ -135,22 +187,25 @@ def difference(have, want):
         return f"{have.dtype}{have.shape}, must be {want.dtype}{want.shape}"
     have, want = have.astype(np.float64), want.astype(np.float64)
     bound = 1e-4 * max(1.0, np.abs(want[np.isfinite(want)]).max(initial=0.0)) + 1e-3 * np.abs(want)
-    apart = np.where((have == want) | (np.isnan(have) & np.isnan(want)), 0.0, np.abs(have - want))
-    return None if (apart <= bound).all() else f"{np.nanmax(apart):.3g} apart"
+    is_same = (have == want) | (np.isnan(have) & np.isnan(want))
+    apart = np.where(is_same, 0.0, np.abs(have - want))
+    return None if (is_same | (apart <= bound)).all() else f"{np.nanmax(apart):.3g} apart"
 
 
 def compared(command, device, path, inputs, folder):
     """A line about one file."""
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    (port,), outputs = session.get_inputs(), session.get_outputs()
-    for number, x in enumerate(inputs):
-        want = session.run(None, {port.name: x})
-        np.save(f"{folder}/x.npy", x)
+    ports, outputs = session.get_inputs(), session.get_outputs()
+    for number, given in enumerate(inputs):
+        feed = given if isinstance(given, dict) else {ports[0].name: given}
+        want = session.run(None, feed)
+        files = []
+        for k, (name, x) in enumerate(feed.items()):
+            np.save(f"{folder}/{k}.npy", x)
+            files.append(f"{name}={folder}/{k}.npy")
         out = pathlib.Path(folder, f"out{number}")
         done = subprocess.run(
-            [*command, "run", str(path), "--device", device, "--out", str(out), f"{port.name}={folder}/x.npy"],
-            capture_output=True,
-            text=True,
+            [*command, "run", str(path), "--device", device, "--out", str(out), *files], capture_output=True, text=True
         )
         if done.returncode:
             return "refused", done.stderr.strip().splitlines()[-1]

@@ -426,6 +426,75 @@ def detectors(folder):
           {"base": f(3, 4), "zero": np.int64(0), "one": np.int64(1), "last": np.int64(-1)}, opset=18)
 
 
+def experts(folder):
+    """Mixtures of experts, whose weights are floats or have few bits."""
+    draw = random("experts")
+    f = lambda *shape: draw.uniform(-1, 1, shape).astype(np.float32)
+    bytes_ = lambda *shape: draw.integers(0, 256, shape).astype(np.uint8)
+    x, router = f(2, 3, 8), f(6, 4)
+    of = {"w1": f(4, 6, 8), "b1": f(4, 6), "w2": f(4, 8, 6), "b2": f(4, 8)}
+    mixed = node("MoE", ["x", "router", *of], ["y"], domain=MS, k=2, activation_type="gelu")
+    write(folder, "experts_by_shares", [mixed], {"x": x, "router": router}, {"y": T.FLOAT}, of)
+    of = {"w1": f(4, 12, 8), "b1": f(4, 12), "w2": f(4, 8, 6), "b2": f(4, 8)}
+    gated = node("MoE", ["x", "router", *of], ["y"], domain=MS, k=3, activation_type="swiglu", swiglu_fusion=1, swiglu_limit=0.7,
+                 activation_alpha=1.7, activation_beta=1.0, normalize_routing_weights=1)
+    write(folder, "experts_with_gates", [gated], {"x": x, "router": router}, {"y": T.FLOAT}, of)
+    x, router, names = f(3, 32), f(3, 4), ["w1", "s1", "", "w2", "s2", "", "", "", "", "z1", "z2"]
+    for bits, block, rows in ((4, 16, 2), (2, 0, 1)):
+        scales = lambda *shape: np.abs(f(*shape, *[2] * (block > 0))) * 0.1
+        zeros = lambda n: bytes_(4, n, 1) if block else bytes_(4, n * bits // 8)
+        of = {"w1": bytes_(4, 16, 4 * bits), "s1": scales(4, 16), "w2": bytes_(4, 32, 2 * bits), "s2": scales(4, 32)}
+        of |= {"z1": zeros(16), "z2": zeros(32)}
+        if block:
+            of["s2"] = of["s2"][:, :, :1]
+        few = node("QMoE", ["x", "router", *names], ["y"], domain=MS, k=2, activation_type="silu", expert_weight_bits=bits,
+                   normalize_routing_weights=1, **({"block_size": block} if block else {}))
+        write(folder, f"experts_of_{bits}_bits", [few], {"x": x, "router": router}, {"y": T.FLOAT}, of)
+
+
+def recurrences(folder):
+    """Operators of ONNX's newest set in the domain where ONNX Runtime had them first."""
+    draw = random("recurrences")
+    f = lambda *shape: draw.uniform(-1, 1, shape).astype(np.float32)
+    state = node("LinearAttention", ["q", "k", "v", "before"], ["y", "after"], domain=MS, q_num_heads=2, kv_num_heads=2,
+                 update_rule="linear")
+    given = {"q": f(1, 3, 8), "k": f(1, 3, 8), "v": f(1, 3, 8), "before": f(1, 2, 4, 4)}
+    write(folder, "linear_attention", [state], given, {"y": T.FLOAT, "after": T.FLOAT})
+    causal = node("CausalConvWithState", ["x", "w", "bias", "before"], ["y", "after"], domain=MS, activation="silu")
+    write(folder, "convolution_of_the_past", [causal], {"x": f(1, 4, 5), "before": f(1, 4, 2)},
+          {"y": T.FLOAT, "after": T.FLOAT}, {"w": f(4, 1, 3), "bias": f(4)})
+
+
+def older(folder):
+    """What files of other frameworks had in the first versions of ONNX's set, and matrices that cameras have."""
+    draw = random("older")
+    f = lambda *shape: draw.uniform(-1, 1, shape).astype(np.float32)
+    x = {"x": f(2, 3, 4, 5)}
+    functions = [node("ImageScaler", ["x"], ["a"], bias=[0.1, 0.2, 0.3], scale=0.5), node("Affine", ["a"], ["b"], alpha=2.0, beta=0.5),
+                 node("ScaledTanh", ["b"], ["c"], alpha=1.7, beta=0.6), node("Scale", ["c"], ["y"], scale=3.0)]
+    write(folder, "functions_of_old_files", functions, x, {"y": T.FLOAT}, opset=8)
+    cut = [node("Crop", ["x"], ["y"], border=[1, 0, 2, 1]), node("Crop", ["x"], ["z"], border=[1, 2, 0, 0], scale=[2, 3])]
+    write(folder, "borders_of_old_files", cut, x, {"y": T.FLOAT, "z": T.FLOAT}, opset=8)
+    means = [node("MeanVarianceNormalization", ["x"], [f"y{k}"], across_channels=k // 2, normalize_variance=k % 2) for k in range(4)]
+    write(folder, "means_of_old_files", means, x, {f"y{k}": T.FLOAT for k in range(4)}, opset=8)
+    each = {k: np.abs(f(3, 4, 5)) for k in ("scale", "shift", "mean", "variance")}
+    write(folder, "statistics_of_each_element", [node("BatchNormalization", ["x", *each], ["y"], spatial=0)], x, {"y": T.FLOAT},
+          each, opset=7)
+    for opset in (8, 11):
+        write(folder, f"mask_of_set_{opset}", [node("Dropout", ["x"], ["y", "mask"])], x,
+              {"y": T.FLOAT, "mask": T.FLOAT if opset < 10 else T.BOOL}, opset=opset)
+    for rows in (2, 4):
+        write(folder, f"inverse_of_{rows}_rows", [node("Inverse", ["x"], ["y"], domain=MS)],
+              {"x": f(2, rows, rows) + 2 * np.eye(rows, dtype=np.float32)}, {"y": T.FLOAT})
+    words = {"x": draw.integers(-99, 99, (2, 3)).astype(np.int32), "z": draw.integers(-99, 99, (3, 2)).astype(np.int32)}
+    product = [node("Cast", ["x"], ["a"], to=T.INT16), node("Cast", ["z"], ["b"], to=T.INT16),
+               node("MatMulInteger16", ["a", "b"], ["y"], domain=MS)]
+    write(folder, "product_of_words", product, words, {"y": T.INT32})
+    crossed = node("MultiHeadAttention", ["q", "k", "v", "bias"], ["y"], domain=MS, num_heads=2)
+    write(folder, "queries_for_heads", [crossed], {"q": f(1, 3, 8), "k": f(1, 2, 4, 4), "v": f(1, 2, 4, 4)}, {"y": T.FLOAT},
+          {"bias": f(24)})
+
+
 def sequences(folder):
     """Lists of tensors and optional ones, as scripted modules have them."""
     draw = random("sequences")
@@ -449,5 +518,5 @@ if __name__ == "__main__":
     loops(folder)
     quantized(folder)
     detections(folder)
-    for more in (sampled, signals, vectors, few_bits, detectors, sequences):
+    for more in (sampled, signals, vectors, few_bits, detectors, experts, recurrences, older, sequences):
         more(folder)

@@ -54,8 +54,14 @@ pub(crate) fn size(number: i64) -> Result<usize> {
 
 /// Number of elements, if a tensor can have it. Sizes of one without elements are bounded likewise.
 pub(crate) fn elements(dims: &[usize]) -> Result<usize> {
+    if dims.len() > MAX_RANK {
+        let rank = dims.len();
+        return Err(format!(
+            "a tensor must have at most {MAX_RANK} dimensions, got {rank}, or run the file by another engine"
+        ));
+    }
     let most = dims.iter().try_fold(1usize, |product, &n| product.checked_mul(n.max(1)));
-    let fits = most.filter(|&n| n <= reef_op::MAX_ELEMENTS && dims.len() <= MAX_RANK);
+    let fits = most.filter(|&n| n <= reef_op::MAX_ELEMENTS);
     let fits = fits.ok_or_else(|| format!("a tensor of {dims:?} is out of range"))?;
     Ok(if dims.contains(&0) { 0 } else { fits })
 }

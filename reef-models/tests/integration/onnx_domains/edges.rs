@@ -395,7 +395,7 @@ fn shrinking_axes_of_old_files_take_the_next_element() {
 
 /// In double precision the third of four elements of 14 would be 7, as its place is 7 exactly.
 #[test]
-fn places_that_are_cut_to_whole_ones_have_single_precision() {
+fn places_of_nearest_elements_have_single_precision() {
     let made = |from: i64, to: i64, coordinates: &str, near: &str| {
         let modes =
             [text("coordinate_transformation_mode", coordinates), text("nearest_mode", near)];
@@ -413,6 +413,10 @@ fn places_that_are_cut_to_whole_ones_have_single_precision() {
     let want = [0.0, 0.0, 1.0, 2.0, 3.0, 3.0, 4.0, 5.0, 6.0];
     assert_eq!(made(7, 9, "half_pixel", "floor"), want);
     assert_eq!(made(6, 4, "tf_crop_and_resize", "ceil"), [1.0, 3.0, 5.0, 0.0]);
+    // Half-way between two elements.
+    assert_eq!(made(6, 5, "half_pixel", "round_prefer_floor"), [0.0, 1.0, 2.0, 4.0, 5.0]);
+    assert_eq!(made(6, 1, "half_pixel", "round_prefer_ceil"), [3.0]);
+    assert_eq!(made(3, 2, "asymmetric", "round_prefer_ceil"), [0.0, 2.0]);
 }
 
 /// ONNX Runtime adds no elements for `auto_pad`, and those of `output_shape` behind the last one.

@@ -415,8 +415,6 @@ fn operators_that_are_not_read_are_refused_with_a_remedy() {
     for (domain, op, remedy) in [
         ("", "MaxRoiPool", engine),
         ("", "BitCast", engine),
-        (MS, "MoE", engine),
-        (MS, "QMoE", engine),
         (MS, "SparseAttention", engine),
         (MS, "PackedAttention", padding),
         (MS, "PackedMultiHeadAttention", padding),
@@ -624,4 +622,52 @@ fn convolution_of_channels_that_come_last_needs_no_activation() {
     ];
     let made = outputs(&parts, &[1, 2, 1, 1], Array::F32(vec![1.0, 2.0])).remove(0);
     assert_near(&made, &[1.0, 2.0, 2.0, 4.0]);
+}
+
+/// Buckets are those of T5 in the transformers library. The first query sees all keys, the last one
+/// those before it too. All numbers of a head stand together, whatever the table's sizes say.
+#[test]
+fn summands_of_scores_follow_from_how_far_keys_are() {
+    let made = |sees_later: i64| {
+        let attributes = [int("max_distance", 10), int("is_bidirectional", sees_later)];
+        let parts = [
+            node_in(MS, "RelativePositionBias", &["x", "count", "count"], &["y"], &attributes),
+            stored("count", 7, &[], &12i64.to_le_bytes()),
+            value(11, "x", &[8, 2]),
+            value(12, "y", &[]),
+        ];
+        let buckets = Array::F32((0..16).map(|k| k as f32).collect());
+        let made = doubles(&outputs(&parts, &[8, 2], buckets)[0]);
+        assert!((0..144).all(|k| made[144 + k] == made[k] + 8.0), "{made:?}");
+        [made[..12].to_vec(), made[132..144].to_vec()].concat()
+    };
+    let first = [0.0, 5.0, 6.0, 6.0, 6.0, 7.0, 7.0, 7.0, 7.0, 7.0, 7.0, 7.0];
+    let last = [3.0, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0, 2.0, 2.0, 2.0, 1.0, 0.0];
+    assert_eq!(made(1), [first, last].concat());
+    let last = [7.0, 7.0, 7.0, 7.0, 6.0, 5.0, 4.0, 4.0, 3.0, 2.0, 1.0, 0.0];
+    assert_eq!(made(0), [[0.0; 12], last].concat());
+}
+
+#[test]
+fn experts_of_unknown_layouts_are_refused() {
+    let said = |op: &str, attributes: &[Vec<u8>]| {
+        let parts = [
+            node_in(MS, op, &["x", "x", "w", "b", "w"], &["y"], attributes),
+            singles("w", &[2, 2, 2], |_| 1.0),
+            singles("b", &[2, 2], |_| 1.0),
+            value(11, "x", &[2, 2]),
+            value(12, "y", &[]),
+        ];
+        network(&parts, &[]).unwrap_err()
+    };
+    for (op, attribute, why) in [
+        ("MoE", int("k", 3), "attribute k must be 1 to 2, got 3"),
+        ("MoE", int("use_sparse_mixer", 1), "attribute use_sparse_mixer must be 0, got 1"),
+        ("MoE", text("activation_type", "swiglu"), "swiglu_fusion = 0 with 2 layers of 2 columns"),
+        ("QMoE", text("quant_type", "fp8"), "attribute quant_type must be int, got \"fp8\""),
+        ("QMoE", int("weights_prepacked", 1), "attribute weights_prepacked must be 0, got 1"),
+    ] {
+        let said = said(op, &[attribute]);
+        assert!(said.contains(&format!("node \"y\" ({op}): ")) && said.contains(why), "{said}");
+    }
 }

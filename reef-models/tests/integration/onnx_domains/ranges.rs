@@ -168,3 +168,14 @@ fn doubles_next_to_a_bound_are_cast_as_by_onnx_runtime() {
     let want = vec![i32::MAX, i32::MIN, i32::MIN, -i32::MAX];
     assert_eq!(cast(Array::F64(x), 11, 6), Array::I32(want));
 }
+
+#[test]
+fn tensors_of_more_dimensions_are_refused_with_a_remedy() {
+    let parts = [
+        value(11, "x", &[1; 12]),
+        numbers("sizes", &[1; 13]),
+        node("Reshape", &["x", "sizes"], "y", &[]),
+    ];
+    let why = "must have at most 12 dimensions, got 13, or run the file by another engine";
+    refused(&parts, why);
+}

@@ -87,5 +87,5 @@ fn files_of_exporters_give_onnx_runtimes_outputs() {
             want.assert_near(got, &place);
         }
     }
-    assert_eq!(files.len(), 88);
+    assert_eq!(files.len(), 104);
 }

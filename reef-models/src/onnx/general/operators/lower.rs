@@ -1,6 +1,6 @@
 //! Table of the operators and the functions that read them.
 
-use super::elements::{activations, arithmetic, cast, training};
+use super::elements::{activations, arithmetic, cast, retired, training};
 use super::microsoft;
 use super::ml;
 use super::places::{boxes, indexed, movement, resize, selected, shapes, slices};
@@ -21,6 +21,7 @@ const FAMILIES: &[Family] = &[
     activations::activation,
     arithmetic::arithmetic,
     cast::cast,
+    retired::retired,
     shapes::shape,
     movement::movement,
     slices::slice,

@@ -80,7 +80,8 @@ fn integer(b: &mut Builder<'_>, x: &Value, to: Element) -> Result<Value> {
     })
 }
 
-/// Dropout without training: its input. The mask is true everywhere.
+/// Dropout without training: its input. The mask is true everywhere. Before operator set 12, which
+/// says nothing of it, it is what ONNX Runtime gives: zeros, and before 10 of the input's type.
 fn dropout(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Option<Vec<Value>>> {
     call.float("ratio", 0.5)?;
     call.int("seed", 0)?;
@@ -89,8 +90,9 @@ fn dropout(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Option<Vec<Value>>> {
         return Err("training is not supported".into());
     }
     let x = call.get(0)?.clone();
-    let mask = Array::Bool(vec![Truth(1)]);
+    let mask = Array::Bool(vec![Truth((call.opset >= 12).into())]);
     let mask = b.constant(Vec::new(), mask)?;
+    let mask = if call.opset < 10 { b.cast(&mask, x.element())? } else { mask };
     let mask = b.expand(&mask, x.dims())?;
     Ok(Some(vec![x, mask]))
 }

@@ -3,4 +3,5 @@
 pub(super) mod activations;
 pub(super) mod arithmetic;
 pub(super) mod cast;
+pub(super) mod retired;
 pub(super) mod training;

@@ -1,6 +1,6 @@
 //! Attention of several heads, and places of tokens as rotations.
 
-use crate::onnx::fault::{Result, beyond, unsupported};
+use crate::onnx::fault::{Result, beyond};
 use crate::onnx::general::call::Call;
 use crate::onnx::general::operators::places::indexed::rows_at;
 use crate::onnx::general::operators::quantized::integers::{of_columns, product_of, scaled};
@@ -150,17 +150,15 @@ pub(super) fn multi_head(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Vec<Val
             value.dims().last().copied().unwrap_or_default()
         };
         let biased = match call.maybe(3) {
-            Some(_) if value.rank() == 4 => {
-                return Err(unsupported("a bias of keys that are heads is"));
-            }
             Some(bias) if bias.rank() != 1 => {
                 return Err(format!("a bias must be a list, got {}", bias.spec));
             }
-            Some(bias) => {
+            // Keys and values that are heads already are those of before, which have theirs.
+            Some(bias) if value.rank() != 4 => {
                 let part = b.cut(bias, 0, at.min(bias.spec.elements()), at + width)?;
                 b.binary(Binary::Add, value, &part)?
             }
-            None => value.clone(),
+            _ => value.clone(),
         };
         parts.push(by_head(b, &biased, heads)?);
         at += width;

@@ -4,15 +4,18 @@
 
 mod activations;
 mod attention;
+mod experts;
 mod gathered;
 mod grouped;
 mod norms;
+mod positions;
 mod products;
 
 use super::elements::cast;
 use super::places::{indexed, movement, selected};
 use super::sampled::grid;
-use super::sums::normal;
+use super::sums::{normal, products as plain};
+use super::tokens;
 use crate::onnx::fault::{Result, unsupported};
 use crate::onnx::general::call::{Call, one};
 use crate::tensors::axes::axis;
@@ -36,6 +39,9 @@ pub(super) fn fused(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Option<Vec<V
         "QAttention" => Ok(Some(attention::attention_of_integers(b, call)?)),
         "MultiHeadAttention" => Ok(Some(attention::multi_head(b, call)?)),
         "GroupQueryAttention" => Ok(Some(grouped::attention(b, call)?)),
+        "MoE" => one(experts::mixture(b, call)?),
+        "QMoE" => one(experts::mixture_of_few_bits(b, call)?),
+        "RelativePositionBias" => one(positions::bias(b, call)?),
         "GatherBlockQuantized" => one(gathered::gather(b, call)?),
         "RotaryEmbedding" => one(attention::rotary(b, call)?),
         "FusedConv" => one(products::convolution(b, call)?),
@@ -43,11 +49,14 @@ pub(super) fn fused(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Option<Vec<V
         "FusedGemm" => one(products::gemm(b, call)?),
         "FusedMatMul" | "TransposeMatMul" => one(products::matmul(b, call)?),
         "CDist" => one(products::distances(b, call)?),
+        "Inverse" => one(plain::inverse(b, call)?),
+        "MatMulInteger16" => one(products::matmul_of_integers(b, call)?),
         // These mean the same in ONNX's own domain.
         "GatherND" => indexed::indexed(b, call),
         "GridSample" => one(grid::sample(b, call)?),
         "Pad" | "Trilu" => movement::movement(b, call),
         "Range" => cast::cast(b, call),
+        "CausalConvWithState" | "LinearAttention" => tokens::attention::of_tokens(b, call),
         "LayerNormalization" | "SimplifiedLayerNormalization" => normal::normalisation(b, call),
         "MatMulBnb4" => one(products::matmul_by_table(b, call)?),
         "MatMulNBits" => one(products::matmul_of_few_bits(b, call)?),

@@ -9,7 +9,7 @@ use crate::onnx::general::operators::sums::window::{channels_first, channels_las
 use crate::tensors::axes::{axis, elements, size};
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
-use reef_op::tensor::{Array, Binary, Domain, FoldKind, Unary};
+use reef_op::tensor::{Array, Binary, Domain, Element, FoldKind, Unary};
 
 /// `alpha · a · b`, each transposed or not in its last two axes.
 pub(super) fn matmul(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
@@ -23,6 +23,13 @@ pub(super) fn matmul(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
         1.0 => Ok(made),
         alpha => b.with_number(Binary::Mul, &made, alpha),
     }
+}
+
+/// A product of integers, in 32 bits.
+pub(super) fn matmul_of_integers(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let (x, y) = (call.get(0)?, call.get(1)?);
+    let (x, y) = (b.cast(x, Element::I32)?, b.cast(y, Element::I32)?);
+    b.matmul(&x, &y)
 }
 
 /// A tensor whose first axis may be its rows, before those of batches, and whose rows may be

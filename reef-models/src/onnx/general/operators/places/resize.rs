@@ -136,12 +136,10 @@ impl Plan {
         })
     }
 
-    /// Returns whether the element changes at whole places. These are computed in single precision
+    /// Returns whether the element changes at single places. These are computed in single precision
     /// then, as in ONNX Runtime: in double precision a few elements would be the next ones.
     fn steps_at_places(&self) -> bool {
-        let rounds =
-            matches!(self.nearest.as_deref(), Some("round_prefer_floor" | "round_prefer_ceil"));
-        self.mode == "nearest" && !rounds
+        self.mode == "nearest"
     }
 
     fn nearest_element(&self, place: f64, axis: &Axis) -> Result<usize> {

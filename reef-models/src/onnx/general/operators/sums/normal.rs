@@ -1,7 +1,7 @@
 //! Softmax and normalisations.
 
 use crate::model::check::is_epsilon;
-use crate::onnx::fault::Result;
+use crate::onnx::fault::{Result, beyond};
 use crate::onnx::general::call::{Call, one};
 use crate::tensors::axes::{axis, size};
 use crate::tensors::builder::Builder;
@@ -19,19 +19,33 @@ pub(in crate::onnx::general::operators) fn normalisation(
         "InstanceNormalization" => one(instance(b, call)?),
         "GroupNormalization" => one(group(b, call)?),
         "BatchNormalization" => Ok(Some(batch(b, call)?)),
-        "MeanVarianceNormalization" => {
-            let x = call.get(0)?;
-            let usual: Vec<i64> = [0, 2, 3].into_iter().filter(|&k| k < x.rank() as i64).collect();
-            let axes = call.ints("axes")?.unwrap_or(&usual);
-            let axes = crate::tensors::axes::axes(axes, x.rank())?;
-            // The standard adds 1e-9 to the root, and not to what it is the root of.
-            let [made, ..] = b.standardise(x, &axes, 1e-18)?;
-            one(b.cast(&made, x.element())?)
-        }
+        "MeanVarianceNormalization" => one(standardised(b, call)?),
         "LpNormalization" => one(by_norm(b, call)?),
         "LRN" => one(local_response(b, call)?),
         _ => Ok(None),
     }
+}
+
+/// By means and deviations over some axes. Before operator set 9 attributes say if channels are
+/// among these, and if deviations count.
+fn standardised(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
+    let x = call.get(0)?;
+    let of_channel = [0, 2, 3].into_iter().filter(|&k| k < x.rank() as i64);
+    let (usual, of_all): (Vec<i64>, Vec<i64>) =
+        (of_channel.collect(), (0..x.rank() as i64).collect());
+    let is_old = call.opset < 9;
+    let usual = if is_old && call.flag("across_channels", false)? { of_all } else { usual };
+    let axes = crate::tensors::axes::axes(call.ints("axes")?.unwrap_or(&usual), x.rank())?;
+    let made = if is_old && !call.flag("normalize_variance", true)? {
+        let wide = b.widened(x)?;
+        let mean = b.mean(&wide, &axes)?;
+        b.binary(Binary::Sub, &wide, &mean)?
+    } else {
+        // The standard adds 1e-9 to the root, and not to what it is the root of.
+        let [made, ..] = b.standardise(x, &axes, 1e-18)?;
+        made
+    };
+    b.cast(&made, x.element())
 }
 
 /// Along one axis; in older operator sets along all from it on.
@@ -119,8 +133,17 @@ fn batch(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Vec<Value>> {
         return Err(format!("attribute epsilon must be at least 0, got {epsilon}"));
     }
     let momentum = call.float("momentum", 0.9)?;
-    call.int("spatial", 1)?;
-    let channel = |index| call.get(index).and_then(|value| by_channel(b, value, x.rank()));
+    let is_by_channel = call.flag("spatial", true)?;
+    if !is_by_channel && is_training(call)? {
+        return Err(beyond("attribute spatial must be 1 in training mode, got 0"));
+    }
+    let channel = |index| {
+        let value = call.get(index)?;
+        if is_by_channel || x.dims().get(1..) != Some(value.dims()) {
+            return by_channel(b, value, x.rank());
+        }
+        Ok(value.clone()) // a number for each element of an example
+    };
     let [scale, shift, mean, variance] = [channel(1)?, channel(2)?, channel(3)?, channel(4)?];
     let all = [&scale, &shift, &mean, &variance];
     let mut wide = all.iter().map(|value| b.widened(value)).collect::<Result<Vec<_>>>()?;

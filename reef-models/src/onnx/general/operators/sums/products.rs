@@ -1,11 +1,11 @@
 //! Products of matrices and of tensors.
 
-use crate::onnx::fault::Result;
+use crate::onnx::fault::{Result, beyond};
 use crate::onnx::general::call::{Call, one};
 use crate::tensors::builder::Builder;
 use crate::tensors::expressions::{Writer, same_element};
 use crate::tensors::value::Value;
-use reef_op::tensor::{Binary, View};
+use reef_op::tensor::{Binary, Domain, View};
 use std::collections::BTreeMap;
 
 pub(in crate::onnx::general::operators) fn product(
@@ -42,30 +42,13 @@ pub(in crate::onnx::general::operators) fn gemm(
     b.binary(Binary::Add, &made, &c)
 }
 
-/// Most rows of a matrix whose determinant is computed.
+/// Most rows of a matrix whose determinant or inverse is computed.
 const MAX_ROWS: usize = 4;
 
 fn determinant(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let x = call.get(0)?;
-    let (front, rows) = match x.dims() {
-        [front @ .., rows, columns] if rows == columns && (1..=MAX_ROWS).contains(rows) => {
-            (front.to_vec(), *rows)
-        }
-        _ => {
-            return Err(format!(
-                "matrices of 1 to {MAX_ROWS} rows and as many columns, got {}",
-                x.spec
-            ));
-        }
-    };
-    let wide = b.widened(x)?;
-    let flat = b.reshape(&wide, [&front, &[rows * rows][..]].concat())?;
-    let each = (0..rows * rows).map(|k| {
-        let part = b.cut(&flat, front.len(), k, k + 1)?;
-        b.reshape(&part, front.clone())
-    });
-    let each = each.collect::<Result<Vec<_>>>()?;
-    let made = b.map(wide.element(), &each.iter().collect::<Vec<_>>(), |w| {
+    let Numbers { front: _, rows, each } = Numbers::of(b, x)?;
+    let made = b.map(each[0].element(), &each.iter().collect::<Vec<_>>(), |w| {
         let numbers: Vec<usize> = (0..rows * rows).map(|k| w.input(k)).collect();
         let columns: Vec<usize> = (0..rows).collect();
         let sum = expanded(w, &numbers, rows, 0, &columns);
@@ -73,6 +56,66 @@ fn determinant(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
         w.add(sum, zero)
     })?;
     b.cast(&made, x.element())
+}
+
+/// The inverse of each matrix, by minors: an element is the determinant without its column and row,
+/// by that of all.
+pub(in crate::onnx::general::operators) fn inverse(
+    b: &mut Builder<'_>,
+    call: &Call<'_>,
+) -> Result<Value> {
+    let x = call.get(0)?;
+    let Numbers { front, rows, each } = Numbers::of(b, x)?;
+    let inputs: Vec<&Value> = each.iter().collect();
+    let mut made = Vec::new();
+    for (row, column) in (0..rows * rows).map(|k| (k / rows, k % rows)) {
+        let element = b.map_in(Domain::F64, x.element(), &inputs, |w| {
+            let numbers: Vec<usize> = (0..rows * rows).map(|k| w.input(k)).collect();
+            let columns: Vec<usize> = (0..rows).collect();
+            let all = expanded(w, &numbers, rows, 0, &columns);
+            let mut left_out = numbers.clone();
+            left_out[..(column + 1) * rows].rotate_right(rows);
+            let others: Vec<usize> = columns.into_iter().filter(|&k| k != row).collect();
+            let minor = expanded(w, &left_out, rows, 1, &others);
+            let sign = w.real(if (row + column).is_multiple_of(2) { 1.0 } else { -1.0 });
+            let signed = w.mul(sign, minor);
+            w.div(signed, all)
+        })?;
+        made.push(b.reshape(&element, [&front, &[1][..]].concat())?);
+    }
+    let made = b.concat(&made.iter().collect::<Vec<_>>(), front.len())?;
+    b.reshape(&made, x.dims().to_vec())
+}
+
+/// Numbers of small square matrices, each as a tensor of those of all matrices.
+struct Numbers {
+    front: Vec<usize>,
+    rows: usize,
+    each: Vec<Value>,
+}
+
+impl Numbers {
+    fn of(b: &mut Builder<'_>, x: &Value) -> Result<Self> {
+        let (front, rows) = match x.dims() {
+            [front @ .., rows, columns] if rows == columns && (1..=MAX_ROWS).contains(rows) => {
+                (front.to_vec(), *rows)
+            }
+            _ => {
+                return Err(beyond(&format!(
+                    "matrices must have 1 to {MAX_ROWS} rows and as many columns, got {}",
+                    x.spec
+                )));
+            }
+        };
+        let wide = b.widened(x)?;
+        let flat = b.reshape(&wide, [&front, &[rows * rows][..]].concat())?;
+        let each = (0..rows * rows).map(|k| {
+            let part = b.cut(&flat, front.len(), k, k + 1)?;
+            b.reshape(&part, front.clone())
+        });
+        let each = each.collect::<Result<Vec<_>>>()?;
+        Ok(Self { front, rows, each })
+    }
 }
 
 /// The determinant of the rows from `row` on and of these columns, by its first row.
