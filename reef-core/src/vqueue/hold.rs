@@ -88,6 +88,13 @@ impl Hold {
         self.current().is_some()
     }
 
+    /// Returns whether nothing may be launched until the group releases it. This is one load: a
+    /// hold that is being released may end between two.
+    pub(crate) fn lasts(&self) -> bool {
+        let state = self.0.load(Ordering::Acquire);
+        number(state).is_some() && state & RELEASING == 0
+    }
+
     /// Returns whether nothing may be launched because the queue's own work has not been taken
     /// back, and for no other reason.
     pub(crate) fn is_releasing(&self) -> bool {
@@ -258,6 +265,38 @@ mod models {
     #[should_panic = "ended by one of them"]
     fn releasing_hold_stays_without_the_fence() {
         release_during_a_drain(Hold::end_if_noted);
+    }
+
+    /// The group has released the queue, so it is not preempted, whether the worker has taken its
+    /// work back or not.
+    fn released_queue_is_not_preempted(is_preempted: fn(&Hold) -> bool) {
+        loom::model(move || {
+            let queue = Arc::new((Hold::default(), Quiesced::default()));
+            queue.0.begin();
+            let number = queue.0.current().unwrap();
+            assert!(is_preempted(&queue.0));
+            queue.0.release_when_drained();
+            let worker = thread::spawn({
+                let queue = queue.clone();
+                move || {
+                    queue.1.note(number, 0);
+                    queue.0.settle(&queue.1)
+                }
+            });
+            assert!(!is_preempted(&queue.0), "it was released");
+            worker.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn hold_that_is_released_does_not_last() {
+        released_queue_is_not_preempted(Hold::lasts);
+    }
+
+    #[test]
+    #[should_panic = "it was released"]
+    fn two_loads_find_a_hold_that_has_ended() {
+        released_queue_is_not_preempted(|hold| hold.is_held() && !hold.is_releasing());
     }
 
     /// The group begins the hold again while a worker takes back: the queue is held, whatever the

@@ -169,6 +169,11 @@ impl<D: Device> Shared<D> {
         self.hold.is_held()
     }
 
+    /// Returns whether nothing of the queue may be launched until its group releases it.
+    pub(crate) fn is_preempted(&self) -> bool {
+        self.hold.lasts()
+    }
+
     /// Returns whether the group goes on and this queue doesn't yet: its work has not been taken
     /// back.
     pub(crate) fn is_lagging(&self) -> bool {

@@ -173,7 +173,7 @@ impl<D: Device> VirtualQueue<D> {
 
     /// Returns whether it waits to be restored.
     fn is_preempted(&self) -> bool {
-        self.shared.is_held() && !self.shared.is_lagging()
+        self.shared.is_preempted()
     }
 
     /// Returns the number of commands that were launched again because of preemptions.
