@@ -22,7 +22,7 @@ fn sum_domain(element: Element, kind: FoldKind) -> Domain {
 const LONG_FOLD: usize = 8192;
 
 /// Returns the axis that a long fold begins with, if that leaves its result: the largest and the
-/// smallest of numbers are the same in any order.
+/// smallest of numbers are the same in any order, but for the sign of 0.
 fn first_axis(value: &Value, axes: &[usize], kind: FoldKind) -> Option<usize> {
     let size = |axis: &usize| value.dims()[*axis];
     let all: usize = axes.iter().map(size).product();

@@ -671,3 +671,43 @@ fn experts_of_unknown_layouts_are_refused() {
         assert!(said.contains(&format!("node \"y\" ({op}): ")) && said.contains(why), "{said}");
     }
 }
+
+/// Two experts of one number each, whose first layers are `weights`.
+fn two_experts(x: &[f32], weights: Vec<u8>) -> Vec<Vec<u8>> {
+    let tokens = x.len() as i64;
+    vec![
+        node_in(
+            MS,
+            "MoE",
+            &["x", "scores", "w", "", "v"],
+            &["y"],
+            &[text("activation_type", "identity")],
+        ),
+        value(11, "x", &[tokens, 1]),
+        singles("scores", &[tokens as usize, 2], |k| if k % 2 == 0 { 9.0 } else { 0.0 }),
+        weights,
+        singles("v", &[2, 1, 1], |_| 1.0),
+        value(12, "y", &[tokens, 1]),
+    ]
+}
+
+#[test]
+fn expert_that_is_not_chosen_may_be_infinite() {
+    let x = [1e20];
+    let graph = two_experts(&x, singles("w", &[2, 1, 1], |k| if k == 0 { 1.0 } else { 1e30 }));
+    let made = outputs(&graph, &[1, 1], Array::F32(x.to_vec())).remove(0);
+    let share = 1.0 / (1.0 + (-9.0f64).exp());
+    assert_near(&made, &[f64::from(x[0]) * share]);
+}
+
+#[test]
+fn weights_of_experts_are_refused_unless_each_expert_has_some() {
+    for (dims, want) in [
+        (&[2, 1][..], "weights of experts must have 3 dimensions, got float32[2, 1]"),
+        (&[1, 1, 1], "weights must be of 2 experts, got float32[1, 1, 1]"),
+    ] {
+        let graph = two_experts(&[1.0], singles("w", dims, |_| 1.0));
+        let said = network(&graph, &[]).unwrap_err();
+        assert!(said.ends_with(want), "{said}");
+    }
+}

@@ -561,6 +561,41 @@ fn truth_of_a_number_of_rows_is_not_that_of_its_bounds() {
     refused_of_rows(&parts, "\"z\" (ConstantOfShape): the values of input [\"x\"] decide about");
 }
 
+/// An eighth of the rows is a quarter if there are two, and 0 or 0.75 at the bounds.
+#[test]
+fn fraction_of_a_number_of_rows_is_compared_as_it_is() {
+    let parts = counted(&[
+        node("Cast", &["n"], "real", &[int("to", 1)]),
+        singles("eighth", &[1], |_| 0.125),
+        node("Mul", &["real", "eighth"], "part", &[]),
+        singles("quarter", &[1], |_| 0.25),
+        node("Equal", &["part", "quarter"], "is_quarter", &[]),
+        numbers("two", &[2]),
+        numbers("three", &[3]),
+        node("Where", &["is_quarter", "two", "three"], "size", &[]),
+        node("ConstantOfShape", &["size"], "z", &[]),
+    ]);
+    refused_of_rows(&parts, "\"z\" (ConstantOfShape): the values of input [\"x\"] decide about");
+}
+
+/// The number in the middle is above both at the bounds.
+#[test]
+fn number_at_the_place_of_a_number_of_rows_is_no_bound() {
+    for table in [[2, 9, 3], [3, 9, 3]] {
+        let parts = counted(&[
+            numbers("table", &table),
+            numbers("two", &[2]),
+            node("Min", &["n", "two"], "place", &[]),
+            node("Gather", &["table", "place"], "size", &[]),
+            node("ConstantOfShape", &["size"], "z", &[]),
+        ]);
+        refused_of_rows(
+            &parts,
+            "\"z\" (ConstantOfShape): the values of input [\"x\"] decide about",
+        );
+    }
+}
+
 #[test]
 fn range_has_all_numbers_below_an_end_that_data_decide() {
     let halves = counted(&[

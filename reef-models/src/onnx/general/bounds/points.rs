@@ -103,6 +103,8 @@ pub(in crate::onnx::general) fn operands_at<'v>(
         "Where" => points.first().is_some_and(|first| !is_fixed(first.as_ref())),
         "Equal" => !is_decided(operands, points),
         "Div" | "Mul" | "ReduceProd" => !is_ordered(op, operands, points),
+        // Numbers that are looked up at a place grow in no order.
+        "Gather" | "Slice" => points.iter().skip(1).any(|of| !is_fixed(of.as_ref())),
         _ => false,
     };
     (!is_open).then_some(all)
@@ -137,12 +139,12 @@ pub(in crate::onnx::general) fn is_narrower(from: Element, to: Element) -> bool 
 /// True if two operands are equal at all sizes or at none, each pair of numbers.
 fn is_decided(operands: &[Option<&Value>], points: &[Option<Points>]) -> bool {
     let ends = |k: usize| match (points.get(k), operands.get(k)) {
-        (Some(Some([least, most, _])), _) => [whole(least), whole(most)],
-        (_, Some(Some(value))) => [whole(value), whole(value)],
+        (Some(Some([least, most, _])), _) => [reals(least), reals(most)],
+        (_, Some(Some(value))) => [reals(value), reals(value)],
         _ => [Vec::new(), Vec::new()],
     };
     let ([low, high], [other_low, other_high]) = (ends(0), ends(1));
-    let at = |list: &[i64], k: usize| list.get(if list.len() == 1 { 0 } else { k }).copied();
+    let at = |list: &[f64], k: usize| list.get(if list.len() == 1 { 0 } else { k }).copied();
     (0..low.len().max(other_low.len())).all(|k| {
         let own = at(&low, k).zip(at(&high, k));
         let other = at(&other_low, k).zip(at(&other_high, k));
@@ -154,7 +156,7 @@ fn is_decided(operands: &[Option<&Value>], points: &[Option<Points>]) -> bool {
 
 /// True if a value is the same at all points.
 fn is_fixed(points: Option<&Points>) -> bool {
-    points.is_none_or(|points| points.iter().all(|point| whole(point) == whole(&points[0])))
+    points.is_none_or(|points| points.iter().all(|point| reals(point) == reals(&points[0])))
 }
 
 /// Three results as points, if they are known and few, of one shape, and the first ones the least.
@@ -162,10 +164,15 @@ pub(in crate::onnx::general) fn joined(made: Vec<Value>) -> Option<Points> {
     let is_one =
         |value: &Value| value.known_values().is_some() && value.spec.elements() <= MAX_ELEMENTS;
     let points: Points = made.iter().all(is_one).then_some(made)?.try_into().ok()?;
-    let [least, most] = [whole(&points[0]), whole(&points[1])];
+    let [least, most] = [reals(&points[0]), reals(&points[1])];
     let fits = points.iter().all(|point| point.dims() == points[0].dims())
         && least.iter().zip(&most).all(|(least, most)| least <= most);
     fits.then_some(points)
+}
+
+/// Numbers of a known value, with their fractions.
+fn reals(value: &Value) -> Vec<f64> {
+    value.known_values().map_or(Vec::new(), |known| known.array.values().to_f64())
 }
 
 /// Integers of a known value.

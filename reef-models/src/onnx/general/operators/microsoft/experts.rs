@@ -23,6 +23,10 @@ struct Layer {
 impl Layer {
     /// Experts, tokens, outputs of experts or one, tokens, inputs.
     fn apply(&self, b: &mut Builder<'_>, x: &Value) -> Result<Value> {
+        if self.weights.rank() != 3 {
+            let found = &self.weights.spec;
+            return Err(format!("weights of experts must have 3 dimensions, got {found}"));
+        }
         let turned = b.transpose(&self.weights, &[0, 2, 1])?;
         let made = b.matmul(x, &turned)?;
         let Some(bias) = &self.bias else { return Ok(made) };
@@ -127,11 +131,25 @@ fn mixed(
     let tokens = b.reshape(x, vec![1, x.spec.elements().checked_div(width).unwrap_or(0), width])?;
     let gates = gates(b, call, shares)?;
     let gates = b.cast(&gates, x.element())?;
+    let experts = gates.dims()[0];
+    for layer in [&first, &second].into_iter().chain(&third) {
+        if layer.weights.dims().first() != Some(&experts) {
+            return Err(format!(
+                "weights must be of {experts} experts, got {}",
+                layer.weights.spec
+            ));
+        }
+    }
     let inner = first.apply(b, &tokens)?;
     let other = third.map(|third| third.apply(b, &tokens)).transpose()?;
     let inner = activated(b, call, inner, other)?;
     let made = second.apply(b, &inner)?;
-    let made = b.binary(Binary::Mul, &made, &gates)?;
+    // An expert that a token has not chosen may be infinite.
+    let made = b.map(made.element(), &[&made, &gates], |w| {
+        let (made, gate, zero) = (w.input(0), w.input(1), w.real(0.0));
+        let part = w.mul(made, gate);
+        w.select(gate, part, zero)
+    })?;
     let sum = b.fold_axes(&made, &[0], FoldKind::Sum)?;
     b.reshape(&sum, x.dims().to_vec())
 }
@@ -156,6 +174,12 @@ fn gates(b: &mut Builder<'_>, call: &Call<'_>, shares: Option<&Value>) -> Result
     let is_chosen = b.fold_axes(&is_chosen, &[1], FoldKind::Sum)?;
     let is_chosen = b.reshape(&is_chosen, vec![tokens, experts])?;
     let all = match shares {
+        Some(shares) if shares.dims() != scores.dims() => {
+            return Err(format!(
+                "shares must be as the scores {}, got {}",
+                scores.spec, shares.spec
+            ));
+        }
         Some(shares) => shares.clone(),
         None => b.softmax(scores, &[1], false)?,
     };

@@ -50,5 +50,5 @@ fn bucket_of(apart: usize, buckets: usize, most: usize) -> usize {
     }
     let share = (apart as f32 / exact as f32).ln() / (most as f32 / exact as f32).ln();
     let more = (share * (buckets - exact) as f32) as usize;
-    (exact + more).min(buckets - 1)
+    exact.saturating_add(more).min(buckets - 1)
 }
