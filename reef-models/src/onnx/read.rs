@@ -358,7 +358,11 @@ impl ReadOptions {
             Kernels::Tensors => None,
             Kernels::Images => self.images(),
             Kernels::Any => {
-                self.images().filter(|_| has_convolutions(file) && !ends_in_images(file))
+                // Chosen sizes are refused as a network for images refuses them.
+                let is_chosen =
+                    self.batch.is_some() || self.size.is_some() || !self.shapes.is_empty();
+                let is_worth_it = is_chosen || has_convolutions(file);
+                self.images().filter(|_| is_worth_it && !ends_in_images(file))
             }
         }
     }

@@ -355,7 +355,6 @@ impl Resident {
 
     /// Notes that the process is ready.
     pub(crate) fn note_start(&self, pid: u32) {
-        self.all.mover.forget(pid); // the one that had its number
         self.lock().table.note_start(self.id, pid, Instant::now());
         self.all.change.notify_all();
     }

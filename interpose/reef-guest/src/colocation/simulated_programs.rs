@@ -234,10 +234,14 @@ proptest! {
         let mut simulation = Simulation { phase, varies, ..Simulation::new(seed, base, slope) };
         let mut controller = Controller::new(slo(target), simulation.now);
         simulation.run_kinds(&mut controller, 10.0);
-        let ([tokens, prompts], part) = simulation.run_kinds(&mut controller, 20.0);
+        let ([mut tokens, prompts], part) = simulation.run_kinds(&mut controller, 20.0);
         prop_assert!(tokens <= target + 0.02, "{tokens}, {prompts} at {target}, part {part}");
-        // One of some 400 programs is in a pause of its windows: it had 0.28.
-        let least = 1.0 + 0.2 * (target.min(1.0 + slope) - 1.0);
+        let least = 1.0 + 0.4 * (target.min(1.0 + slope) - 1.0);
+        if tokens < least {
+            // One of some 400 programs is in a pause of its windows, of up to a minute.
+            simulation.run_kinds(&mut controller, 60.0);
+            tokens = simulation.run_kinds(&mut controller, 20.0).0[0];
+        }
         prop_assert!(tokens >= least, "{tokens}, {prompts} at {target}, part {part}");
     }
 

@@ -96,16 +96,16 @@ impl RtWindows {
     /// of the next step.
     pub(super) fn step(&mut self, gates: &Gates, now: u64, is_held: bool) -> u64 {
         self.update_list(gates, now);
+        self.note_passed(now); // before iterations are judged
         let found = self.control(now);
         let passed = if self.last.1 { now.saturating_sub(self.last.0) } else { 0 };
         self.last = (now, is_held);
         let has_ended = is_held && std::mem::take(&mut self.has_ended);
         let takes_turns = found.is_some() && !self.is_under_mps;
-        let (mut until, mut has_passed) = (u64::MAX, false);
+        let mut until = u64::MAX;
         for (peer, windows) in &mut self.windows {
             if windows.is_open() {
                 peer.pass.note_passed(passed);
-                has_passed = true;
             }
             let duty = peer.pass.allowance.duty(found);
             peer.pass.set_duty(duty);
@@ -115,18 +115,23 @@ impl RtWindows {
                 _ => Placement::Grid,
             };
             let step = windows.step_placed(now, duty, is_held, placement);
-            has_passed |= step.is_open;
             if is_held {
                 gates.set_passing(peer, step.is_open);
                 until = until.min(step.until);
             }
         }
-        if let Some(pairs) = self.pairs.as_mut().filter(|_| has_passed) {
-            pairs.current_mut().note_passed(now);
-        }
+        self.note_passed(now);
         match self.pairs.as_ref().filter(|_| is_held) {
             Some(_) => until.min(now + self.period),
             None => until,
+        }
+    }
+
+    /// Notes that peers have passed until now, if the gate of one is open.
+    fn note_passed(&mut self, now: u64) {
+        let has_open = self.windows.iter().any(|(_, windows)| windows.is_open());
+        if let Some(pairs) = self.pairs.as_mut().filter(|_| has_open) {
+            pairs.current_mut().note_passed(now);
         }
     }
 

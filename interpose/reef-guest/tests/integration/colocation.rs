@@ -231,20 +231,17 @@ fn target_lets_through_what_keeps_it() {
 /// Its gaps are short: a thread that waits for it to be idle would not see them.
 #[test]
 fn gates_open_in_a_gap_and_close_at_the_next_launch() {
-    let (_registry, path) = registry(Caps::default());
+    let (registry, path) = registry(Caps::default());
     let be = guest(&path, BestEffort, ShareRequest::default());
     let slo = Slo::of(1.10);
     let rt = guest(&path, RealTime, ShareRequest { slo, ..ShareRequest::default() });
     let gaps = AtomicU32::new(0);
     let iteration = || {
         launch(&rt);
-        let begin = Time::now();
-        let held = be.page.spans.total(begin);
         std::thread::sleep(Duration::from_millis(2)); // sleep: length of an iteration
-        let now = Time::now();
-        let held = (be.page.spans.total(now) - held) as f64 / (now.0 - begin.0) as f64;
-        let length = (1e6 * (1.0 + 0.3 * (1.0 - held.min(1.0)))) as u64;
-        rt.page.iterations.add(Iteration { end: now.0, length, kind: 7 });
+        // By the part that may pass: what really passes depends on how busy this machine is.
+        let length = 1_000_000 + 3 * u64::from(view(&registry, &be).duty) / 10;
+        rt.page.iterations.add(Iteration { end: Time::now().0, length, kind: 7 });
         if rt.page.activity.releases_after_waits() {
             assert!(rt.page.activity.release(rt.page.activity.pulse()));
             until("open in the gap", || !be.page.holders.is_closed());

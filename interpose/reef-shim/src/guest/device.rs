@@ -128,11 +128,14 @@ impl Device {
         self.watchdog.iter().for_each(Thread::unpark);
     }
 
-    /// Has all peers released if nothing was launched since the pulse was `seen`.
-    pub(crate) fn release_peers(&self, seen: u64) {
-        if self.page.activity.release(seen) {
+    /// Has all peers released if nothing was launched since the pulse was `seen`. Returns whether
+    /// that is so.
+    pub(crate) fn release_peers(&self, seen: u64) -> bool {
+        let is_released = self.page.activity.release(seen);
+        if is_released {
             self.page.spans.end(Time::now());
         }
+        is_released
     }
 
     /// Publishes the progress of this guest's work to the daemon.

@@ -108,8 +108,11 @@ impl Watchdog {
             if let Some(meter) = &self.device.meter {
                 self.measure(meter);
             }
-            if self.device.has_waited.swap(false, Acquire) {
-                self.release_after_wait();
+            if self.device.has_waited.swap(false, Acquire) && self.release_after_wait() {
+                if idle_since.is_none() {
+                    seen_iteration.end(self.device);
+                }
+                return; // the next launch begins another iteration
             }
             if !self.is_settled(seen)
                 || self.device.page.activity.pulse() != seen
@@ -129,13 +132,12 @@ impl Watchdog {
         }
     }
 
-    /// Releases peers after a thread's wait, if all work has ended. Inserts no marks: if the next
-    /// launch has come already, they would only delay it.
-    fn release_after_wait(&self) {
+    /// Releases peers after a thread's wait, if all work has ended. Returns whether it did. Inserts
+    /// no marks: if the next launch has come already, they would only delay it.
+    fn release_after_wait(&self) -> bool {
         let seen = self.device.page.activity.pulse();
-        if !is_in_phase() && self.is_settled(seen) && self.device.progress().1 {
-            self.device.release_peers(seen);
-        }
+        let has_ended = !is_in_phase() && self.is_settled(seen) && self.device.progress().1;
+        has_ended && self.device.release_peers(seen)
     }
 
     /// Returns whether the launches up to this pulse are counted in their streams. After a panic

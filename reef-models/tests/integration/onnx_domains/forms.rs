@@ -12,7 +12,7 @@ fn largest_of_many_numbers_is_found_by_more_than_one_block() {
     // A thread of a GPU would have hundreds of these numbers, and all other blocks none.
     let parts = [value(11, "x", &[2, 64, 128]), node("ReduceMax", &["x"], "y", &[])];
     let network = network(&[&parts[..], &[open(12, "y", FLOAT, &["1"])]].concat(), &[]).unwrap();
-    assert_eq!(network.steps().len(), 3, "one for each axis");
+    assert_eq!(network.steps().len(), 2, "of the longest axis, and of the others");
     for (at, nan) in [(0, false), (9_000, false), (2 * 64 * 128 - 1, false), (4_321, true)] {
         let mut x = vec![-1.0f32; 2 * 64 * 128];
         x[at] = if nan { f32::NAN } else { 3.0 };

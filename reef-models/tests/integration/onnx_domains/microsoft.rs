@@ -684,7 +684,7 @@ fn two_experts(x: &[f32], weights: Vec<u8>) -> Vec<Vec<u8>> {
             &[text("activation_type", "identity")],
         ),
         value(11, "x", &[tokens, 1]),
-        singles("scores", &[tokens as usize, 2], |k| if k % 2 == 0 { 9.0 } else { 0.0 }),
+        singles("scores", &[tokens, 2], |k| if k % 2 == 0 { 9.0 } else { 0.0 }),
         weights,
         singles("v", &[2, 1, 1], |_| 1.0),
         value(12, "y", &[tokens, 1]),

@@ -89,7 +89,9 @@ impl Mover for TestMover {
         self.0.away.lock().contains(&pid).then_some(Suspender::Idle)
     }
 
-    fn forget(&self, _: u32) {}
+    fn forget(&self, pid: u32) {
+        let _ = self.0.suspended.compare_exchange(pid, 0, SeqCst, SeqCst);
+    }
 
     fn adopt(&self, _: u32, _: &[Suspended]) -> Result<()> {
         Ok(())
@@ -308,6 +310,15 @@ fn request_for_a_process_of_an_operator_is_refused_at_once() {
     assert!(matches!(&refused, Err(Refusal::Away(why)) if may_be_repeated(why)), "{refused:?}");
     device.suspended.store(0, SeqCst);
     drop(all[0].enter(MINUTE, &|| false).unwrap());
+}
+
+#[test]
+fn process_that_was_suspended_at_its_start_takes_no_request() {
+    let (device, _residents, all) = start(1, MINUTE, false);
+    device.suspended.store(1, SeqCst);
+    all[0].note_start(1);
+    let refused = all[0].enter(MINUTE, &|| false).map(drop);
+    assert!(matches!(refused, Err(Refusal::Away(_))), "{refused:?}");
 }
 
 /// It waits in the process, which is back once the move has ended.
