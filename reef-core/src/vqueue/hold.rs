@@ -296,7 +296,11 @@ mod models {
     #[test]
     #[should_panic = "it was released"]
     fn two_loads_find_a_hold_that_has_ended() {
-        released_queue_is_not_preempted(|hold| hold.is_held() && !hold.is_releasing());
+        released_queue_is_not_preempted(|hold| {
+            let is_held = hold.is_held();
+            thread::yield_now(); // loom does not switch between two loads of a thread
+            is_held && !hold.is_releasing()
+        });
     }
 
     /// The group begins the hold again while a worker takes back: the queue is held, whatever the
