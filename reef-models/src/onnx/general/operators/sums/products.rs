@@ -229,7 +229,7 @@ fn implied(labelled: &[Labels]) -> Labels {
     labelled.iter().flatten().for_each(|&label| *counts.entry(label).or_default() += 1);
     let is_open = |label: &Label| matches!(label, Label::Ellipsis(_));
     let open = counts.keys().rev().copied().filter(is_open);
-    let once = counts.iter().filter(|(label, count)| !is_open(*label) && **count == 1);
+    let once = counts.iter().filter(|(label, count)| !is_open(label) && **count == 1);
     open.chain(once.map(|(label, _)| *label)).collect()
 }
 
