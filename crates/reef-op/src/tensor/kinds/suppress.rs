@@ -27,7 +27,7 @@ use reef_core::{Error, Result};
 ///
 /// A list is the number of its boxes, `most` numbers of boxes, and zeros for boxes that it does not
 /// have. Numbers that are out of range mean the nearest that is in range, as in a
-/// [`Gather`](super::Gather).
+/// [`Gather`](crate::tensor::Gather).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Suppress {
