@@ -3,7 +3,7 @@
 
     tools/pairs/mps_gaps.py [--repeat 5]
 
-Needs nothing but NVIDIA's driver, and nvidia-cuda-mps-control. Each way makes a graph of kernels that add 1 to 256 numbers, of
+Needs a GPU of compute capability 9.0 or newer, and of programs NVIDIA's driver and nvidia-cuda-mps-control. Each way makes a graph of kernels that add 1 to 256 numbers, of
 as much work in all, and launches it again and again: the median time of a launch, divided by the kernels that the plain way
 has. The processes without MPS take turns with those that use it; each has all ways. The table has the median of the processes,
 the least and the greatest, and what MPS adds to a kernel.
@@ -83,9 +83,7 @@ class Device:
         self.call("cuInit", 0)
         device = ctypes.c_int()
         self.call("cuDeviceGet", ctypes.byref(device), 0)
-        self.new("cuDevicePrimaryCtxRetain", device)
-        context = self.last
-        self.call("cuCtxSetCurrent", context)
+        self.call("cuCtxSetCurrent", self.new("cuDevicePrimaryCtxRetain", device))
         early = "griddepcontrol.launch_dependents; griddepcontrol.wait;"
         text = PTX.replace(b"%s", (ENTRY % ("plain", "") + ENTRY % ("linked", early)).encode())
         module = self.new("cuModuleLoadData", ctypes.c_char_p(text))
@@ -104,9 +102,9 @@ class Device:
 
     def new(self, name, *arguments):
         """Calls a function that writes a handle to its first argument."""
-        self.last = ctypes.c_void_p()
-        self.call(name, ctypes.byref(self.last), *arguments)
-        return self.last
+        made = ctypes.c_void_p()
+        self.call(name, ctypes.byref(made), *arguments)
+        return made
 
     def stream(self, option=""):
         return self.new("cuStreamCreateWithPriority", 1, self.priorities.get(option, self.priorities[""]))

@@ -95,13 +95,18 @@ pub(crate) struct Job {
 /// Outputs of a request, or its error, and how long it took.
 pub(crate) type Reply = (Result<Vec<Vec<u8>>>, Phases);
 
+/// Returns whether this time is still to come.
+pub(super) fn is_before(time: Option<Instant>) -> bool {
+    time.is_some_and(|time| Instant::now() < time)
+}
+
 /// Waits for an answer; `None` if there will be none. Until `awake` the thread polls for it,
 /// between work of other connections, and does not have to be woken.
 pub(crate) async fn reply_of(
     mut answer: oneshot::Receiver<Reply>,
     awake: Option<Instant>,
 ) -> Option<Reply> {
-    while awake.is_some_and(|until| Instant::now() < until) {
+    while is_before(awake) {
         match answer.try_recv() {
             Err(TryRecvError::Empty) => {
                 thread::yield_now(); // the program may need this processor

@@ -6,7 +6,7 @@
 
 use crate::error::{Error, Result};
 use crate::net::identity::principal::Principal;
-use crate::requests::job::{Job, Phases};
+use crate::requests::job::{Job, Phases, is_before};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -142,10 +142,6 @@ impl Queue {
     pub(crate) fn len(&self) -> usize {
         self.state.lock().jobs.len()
     }
-}
-
-fn is_before(time: Option<Instant>) -> bool {
-    time.is_some_and(|time| Instant::now() < time)
 }
 
 impl State {
