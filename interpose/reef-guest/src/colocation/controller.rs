@@ -16,13 +16,15 @@
 //!
 //! Before it searches for a part it lets *all* pass: a program that is slow enough by itself, such
 //! as one with few threads, needs no windows, and they would take from it and give nothing. All
-//! passes as long as the target is missed by no more than [`TOLERANCE`]. A few late iterations soon
-//! after each other end that, unless the host made them late. The next attempt comes much later.
+//! passes as long as the target is missed by no more than [`TOLERANCE`]. Late iterations soon after
+//! each other end that, unless the host made them late. The next attempt comes much later.
 //!
 //! As long as nothing is known, and while even the least part is too much, no window opens: the
 //! program runs as one without a target. So it does if a [`Trial`] shows that best-effort programs
 //! do no more with windows than without: they may do enough while the real-time program is idle.
-//! And so it does if the part at the target is smaller than [`WORTH`] times what the target costs.
+//! And so it does, but for attempts to let all pass, if the part at the target is smaller than
+//! [`WORTH`] times what the target costs. Under MPS it must be as much as a fixed share of threads
+//! gives at that cost ([`WORTH_OF_THREADS`]).
 
 use super::balance::Balances;
 use super::share::Slo;
@@ -49,7 +51,7 @@ const QUIET_SOON: u64 = 1_000_000;
 const QUIET_SURELY: u64 = 5_000_000;
 /// Times of colocation for each time of measurement: while the latency alone, or that of the
 /// present iterations, is unknown or in doubt, while there are fewer than [`MANY_ITERATIONS`],
-/// later, and while all passes and there are at least [`SOME_ITERATIONS`]. After a check by which
+/// later, and without windows once there are [`SOME_ITERATIONS`]. After a check by which
 /// the host is slow, iterations do not count for the first one of these.
 const INTERVALS: [f64; 4] = [3.0, 15.0, 47.0, 95.0];
 const MANY_ITERATIONS: usize = 400;
@@ -80,26 +82,33 @@ const MAX_RISE: f64 = 1.5;
 /// allows iterations to be longer. The balance of windows is as uncertain.
 const TOLERANCE: f64 = 0.02;
 const TOLERANT_PART: f64 = 0.2;
-/// Part by the balances at which all passes, and the one at which that ends. They begin at one.
+/// Part by the balances at which all passes, and the one at which that ends. They begin at one. On
+/// the way there are some ten late ones more than are allowed: few of the host do not end it.
 const WIDEST: f64 = 0.99;
-const MIN_WIDE: f64 = 0.7;
+const MIN_WIDE: f64 = 0.5;
+/// Iterations after which a single check does not end it, and not within as many after another one,
+/// unless late iterations are longer than alone by this multiple of what the target allows.
+const DOUBTED: usize = 500;
+const FAR: f64 = 5.0;
 /// Chance of late iterations in sequence, were they late as rarely as is allowed, at which they are
 /// checked: after three, so that they are fewer than one in a hundred of the first second.
 const MIN_CHANCE: f64 = 1e-4;
-/// Iterations after which all that passed was almost right: the search goes on from [`MIN_WIDE`],
-/// and not from where it was before.
+/// Iterations after which all that passed was almost right: the search goes on from
+/// [`ALMOST_WIDE`], and not from where it was before. And those after which the next attempt is
+/// soon.
 const LONG_WIDE: usize = 400;
+const ALMOST_WIDE: f64 = 0.7;
+const LASTING_WIDE: usize = 3000;
 /// Least part for each part by which the target allows iterations to be longer, and the most that
-/// this asks for. With less the program runs as one without a target.
-///
-/// A decoder under MPS found 5 % at a target of 1.10 (H200), where a tenth of the GPU's threads
-/// keeps three times as much at half of the cost. A part that the guest bounds rises to more than
-/// [`MAX_LEAST`].
+/// this asks for. With less the program runs as one without a target. A part that the guest bounds
+/// rises to more than [`MAX_LEAST`].
 const WORTH: f64 = 0.7;
 const MAX_LEAST: f64 = 1.3 * PROBE;
-/// Part from which gates open in gaps between iterations too, as a multiple of the least one: what
-/// runs on from a gap makes the next iteration longer, and may not be why windows close.
-const GAPS: f64 = 1.5;
+/// The same under MPS, where threads can be shared instead. On an H200 20 % of them keep 38 to 44 %
+/// of a training's speed next to a language model, Whisper and a U-Net, at 1.10 or less, and 30 to
+/// 50 % of them keep 53 to 79 % at 1.2 to 1.3 (docs/operate/colocation.md).
+const WORTH_OF_THREADS: f64 = 4.0;
+const MAX_LEAST_OF_THREADS: f64 = 0.6;
 /// Weight of the iterations by which that is judged: their number if none is late alone. Those of
 /// kinds with fewer than [`SOME_ITERATIONS`] alone are not counted: the least part may be too much
 /// for them because a lower quantile is their limit.
@@ -114,14 +123,15 @@ const MAX_REST: u64 = 120_000_000_000;
 /// first one may have failed by chance, because few iterations alone were known.
 const MIN_WIDE_REST: u64 = 8_000_000_000;
 const MAX_WIDE_REST: u64 = 120_000_000_000;
-const MORE_REST: u64 = 4;
+const MORE_REST: u64 = 2;
 /// Iterations from an attempt that failed to the next one, at least: it makes some three late, and
-/// of long iterations there are few others in that time.
+/// of long iterations there are few others in that time. If it made more late, as many for each.
 const WIDE_INTERVAL: usize = 2000;
-/// Pauses after a part that was not worth its cost. They double as well, and are so long because
-/// more than one iteration in a hundred may be slower until that is known again.
-const MIN_DEAR_PAUSE: u64 = 60_000_000_000;
-const MAX_DEAR_PAUSE: u64 = 960_000_000_000;
+const EACH_LATE: f64 = 400.0;
+/// Times without windows after a part that was not worth its cost. They double as well, and are so
+/// long because more than one iteration in a hundred may be slower until that is known again.
+const MIN_DEAR: u64 = 60_000_000_000;
+const MAX_DEAR: u64 = 960_000_000_000;
 /// Time of windows before a trial, in nanoseconds: at least, and at most if the part still rises by
 /// more than this factor in [`RISE_ITERATIONS`].
 const BEFORE_TRIAL: u64 = 1_500_000_000;
@@ -192,6 +202,9 @@ pub struct Controller {
     is_after_iterations: bool,
     /// Time until which others may have passed.
     passed: u64,
+    /// Time until which there are no windows because they are too dear: all passes, or nothing.
+    dear_until: u64,
+    has_dear_windows: bool,
     state: State,
     alone: Baseline,
     /// The latency alone is unknown or in doubt: nothing passes.
@@ -230,13 +243,16 @@ pub struct Controller {
     found: f64,
     next_wide: u64,
     wide_rest: u64,
-    /// Iterations since an attempt failed.
+    /// Iterations since an attempt failed, its late ones less those that were allowed, and its
+    /// iterations before a check that failed.
     since_wide: usize,
+    wide_excess: f64,
+    doubted: usize,
     /// Least part that is worth what the target costs, and what was seen since that was judged.
     least: f64,
     stretch: Stretch,
-    /// Length of the next pause if it isn't.
-    dear_pause: u64,
+    /// Time without windows if it isn't.
+    dear: u64,
     /// Last measured growth: 1 is alone.
     growth: f64,
     next_alone: u64,
@@ -265,6 +281,8 @@ impl Controller {
             target,
             is_after_iterations: false,
             passed: now,
+            dear_until: 0,
+            has_dear_windows: false,
             state: State::Alone(now),
             alone: Baseline::new(MAX_ODD, 0.0),
             is_in_doubt: true,
@@ -292,9 +310,11 @@ impl Controller {
             next_wide: 0,
             wide_rest: MIN_WIDE_REST,
             since_wide: WIDE_INTERVAL,
-            least: (WORTH * (1.0 - 1.0 / target)).min(MAX_LEAST),
+            wide_excess: 0.0,
+            doubted: 0,
+            least: find_least_part(target, false),
             stretch: Stretch::default(),
-            dear_pause: MIN_DEAR_PAUSE,
+            dear: MIN_DEAR,
             growth: 1.0,
             next_alone: now,
             pause: MIN_PAUSE,
@@ -325,6 +345,11 @@ impl Controller {
         self.is_after_iterations = is_set;
     }
 
+    /// Sets whether programs run side by side under MPS, which has shares of threads.
+    pub(crate) fn set_under_mps(&mut self, is_set: bool) {
+        self.least = find_least_part(self.target, is_set);
+    }
+
     /// Notes that others may have passed until this time.
     pub(crate) fn note_passed(&mut self, until: u64) {
         self.passed = until;
@@ -340,15 +365,10 @@ impl Controller {
         }
     }
 
-    /// Returns whether gates may open as soon as the program has waited for its work, until it
-    /// launches again. If all passes, that gains nothing.
-    pub(crate) fn opens_gaps(&self) -> bool {
-        let is_colocated = matches!(self.state, State::Colocated(_)) && self.has_windows();
-        is_colocated && !self.is_wide && self.part() >= GAPS * self.least
-    }
-
+    /// Returns whether something may pass: all, or windows.
     fn has_windows(&self) -> bool {
-        !self.is_in_doubt && self.trial.as_ref().is_none_or(Trial::has_windows)
+        let may_open = !self.is_in_doubt && (self.is_wide || !self.has_dear_windows);
+        may_open && self.trial.as_ref().is_none_or(Trial::has_windows)
     }
 
     fn part(&self) -> f64 {
@@ -550,7 +570,8 @@ impl Controller {
     /// Ends a check that took this time. If late iterations were within the target of these alone,
     /// they do not count, nor do those of the next moment. If there was none alone, they do.
     fn end_check(&mut self, alone: Mean, now: u64, cost: u64) {
-        if self.sequence.late.value() <= self.target * alone.value() {
+        let growth = self.sequence.late.value() / alone.value();
+        if growth <= self.target || self.is_wide && self.is_first_doubt(growth) {
             self.balances = self.sequence.before.clone();
             self.stretch = self.sequence.stretch;
             self.state = State::Colocated(add_cost(now, cost, INTERVALS[0]));
@@ -559,15 +580,23 @@ impl Controller {
         }
     }
 
+    /// Notes a check by which late iterations have grown by too much while all passes. Returns
+    /// whether that is little and the only one for a while: the host was slow until it, perhaps.
+    fn is_first_doubt(&mut self, growth: f64) -> bool {
+        let before = std::mem::replace(&mut self.doubted, self.tried);
+        self.tried > before + DOUBTED && growth <= 1.0 + FAR * (self.target - 1.0)
+    }
+
     /// Returns the time of colocation before the next measurement, as a multiple of the last one's.
     fn interval(&mut self) -> f64 {
         self.spread = (self.spread + GOLDEN).fract();
         let is_hasty = self.unknown > 1 && self.hasty >= OTHERS;
         let more = (self.hasty + 1).min(MAX_HASTY * OTHERS);
         self.hasty = if is_hasty { self.hasty - OTHERS } else { more };
+        let all_or_nothing = self.is_wide || self.has_dear_windows;
         let mean = match self.known {
             _ if self.is_in_doubt || self.alone.is_odd() || is_hasty => INTERVALS[0],
-            known if self.is_wide && known >= SOME_ITERATIONS => INTERVALS[3],
+            known if all_or_nothing && known >= SOME_ITERATIONS => INTERVALS[3],
             known => INTERVALS[1 + usize::from(known >= MANY_ITERATIONS)],
         };
         mean * (1.0 + SPREAD * (2.0 * self.spread - 1.0))
@@ -603,6 +632,9 @@ impl Controller {
         if verdict.is_late {
             self.note_late(verdict);
         }
+        if self.is_wide {
+            self.wide_excess += f64::from(u8::from(verdict.is_late)) - verdict.share;
+        }
         if verdict.known >= SOME_ITERATIONS {
             self.stretch.note(verdict, part);
         }
@@ -629,15 +661,20 @@ impl Controller {
         if self.balances.chance() <= MIN_CHANCE {
             return self.begin_check(now);
         }
+        self.has_dear_windows = now < self.dear_until;
         if self.is_wide && self.part() < MIN_WIDE {
             self.narrow(now);
         }
-        if self.part() < MIN_PART {
+        if self.has_dear_windows && !self.is_wide {
+            self.end_closed(now);
+        } else if self.part() < MIN_PART {
             self.begin_pause(now.saturating_add(self.pause), RETRY);
             self.pause = (self.pause * 2).min(MAX_PAUSE);
         } else if self.is_too_dear() {
-            self.begin_pause(now.saturating_add(self.dear_pause), PROBE);
-            self.dear_pause = (self.dear_pause * 2).min(MAX_DEAR_PAUSE);
+            self.dear_until = now.saturating_add(self.dear);
+            self.dear = (self.dear * 2).min(MAX_DEAR);
+            (self.has_dear_windows, self.trial) = (true, None);
+            self.balances = Balances::after_late(PROBE);
         } else if let Some(trial) = &mut self.trial {
             let outcome = trial.note(now, work, self.works_until);
             outcome.into_iter().for_each(|outcome| self.end_trial(outcome, now, work));
@@ -650,21 +687,35 @@ impl Controller {
         }
     }
 
+    /// Lets all pass, or measures alone, if it is time to. There are no windows, so nothing passes.
+    fn end_closed(&mut self, now: u64) {
+        if self.is_wide_due(now) {
+            self.widen();
+        } else if now >= self.next_alone {
+            self.begin_alone(now);
+        }
+    }
+
     fn is_wide_due(&self, now: u64) -> bool {
-        let has_rested = now >= self.next_wide && self.since_wide >= WIDE_INTERVAL;
+        let others = WIDE_INTERVAL.max((EACH_LATE * self.wide_excess) as usize);
+        let has_rested = now >= self.next_wide && self.since_wide >= others;
         (has_rested || self.part() >= WIDEST) && !self.is_wide && !self.is_in_doubt
     }
 
     /// Lets all pass from now on.
     fn widen(&mut self) {
-        self.found = self.part().min(MIN_WIDE);
+        self.found = self.part().min(ALMOST_WIDE);
         self.balances = Balances::at(1.0);
         (self.is_wide, self.tried, self.stretch) = (true, 0, Stretch::default());
+        (self.doubted, self.wide_excess) = (0, 0.0);
     }
 
     /// Returns to windows, because too many iterations were late.
     fn narrow(&mut self, now: u64) {
-        let part = if self.tried < LONG_WIDE { self.found } else { MIN_WIDE };
+        let part = if self.tried < LONG_WIDE { self.found } else { ALMOST_WIDE };
+        if self.tried >= LASTING_WIDE {
+            self.wide_rest = MIN_WIDE_REST;
+        }
         self.balances = Balances::at(part);
         (self.is_wide, self.trial, self.stretch) = (false, None, Stretch::default());
         self.opened = now;
@@ -681,9 +732,9 @@ impl Controller {
             return false;
         }
         let Stretch { count, parts, excess, .. } = std::mem::take(&mut self.stretch);
-        let is_dear = parts < self.least * count;
+        let is_dear = parts < self.least * count && self.part() < self.least;
         if !is_dear {
-            self.dear_pause = MIN_DEAR_PAUSE;
+            self.dear = MIN_DEAR;
         }
         // With fewer late iterations than that the part still rises, or is bounded otherwise.
         is_dear && excess >= -0.5 * LATE_SHARE * count
@@ -740,6 +791,16 @@ impl Mean {
     /// Returns the mean. Not a number: of none.
     fn value(self) -> f64 {
         self.sum / self.count
+    }
+}
+
+/// Returns the least part that is worth what this target costs.
+fn find_least_part(target: f64, is_under_mps: bool) -> f64 {
+    let cost = 1.0 - 1.0 / target;
+    if is_under_mps {
+        (WORTH_OF_THREADS * cost).min(MAX_LEAST_OF_THREADS)
+    } else {
+        (WORTH * cost).min(MAX_LEAST)
     }
 }
 

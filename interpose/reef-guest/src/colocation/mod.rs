@@ -22,8 +22,6 @@ pub use windows::{Step, Windows};
 #[cfg(test)]
 mod simulated_decoder;
 #[cfg(test)]
-mod simulated_gaps;
-#[cfg(test)]
 mod simulated_hosts;
 #[cfg(test)]
 mod simulated_programs;

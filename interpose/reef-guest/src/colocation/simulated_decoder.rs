@@ -101,6 +101,7 @@ impl Decoder {
 fn kept_in_target(kernels: [f64; 2], seed: u64, first: usize) -> f64 {
     let mut decoder = Decoder::new(seed, kernels);
     let mut controller = Controller::new(Slo::of(TARGET).unwrap(), decoder.now);
+    controller.set_under_mps(true);
     let windows: Vec<_> = (0..12).map(|_| decoder.window(&mut controller)).collect();
     println!("seed {seed}, kernels of {kernels:?} ns: {windows:.3?}");
     for (at, (p99, kept)) in windows.iter().enumerate().skip(first) {

@@ -30,16 +30,12 @@ pub struct Activity {
     /// Changes with what the device has done. Written by the watchdog alone, while the guest is
     /// busy.
     beat: AtomicU64,
-    /// 1: peers may pass as soon as a thread has waited for all work. Written by the daemon alone.
-    /// Zero from an older build, and an older guest does not read it.
-    after_waits: AtomicU32,
 }
 
 impl Default for Activity {
     fn default() -> Self {
         let (pulse, beat) = (AtomicU64::new(0), AtomicU64::new(0));
-        let (starts, after_waits) = (AtomicU32::new(0), AtomicU32::new(0));
-        Self { pulse, busy: AtomicU32::new(IDLE), starts, beat, after_waits }
+        Self { pulse, busy: AtomicU32::new(IDLE), starts: AtomicU32::new(0), beat }
     }
 }
 
@@ -102,21 +98,6 @@ impl Activity {
     /// Publishes the progress of the device: a number that changes with it.
     pub fn show_progress(&self, progress: u64) {
         self.beat.store(progress, Ordering::Relaxed);
-    }
-
-    /// Has the guest release its peers as soon as a thread has waited for all work, or after a
-    /// while as usual.
-    pub(crate) fn set_release_after_waits(&self, is_set: bool) {
-        if self.releases_after_waits() != is_set {
-            self.after_waits.store(is_set.into(), Ordering::Relaxed);
-        }
-    }
-
-    /// Returns whether peers may be released as soon as a thread has waited for all work: the next
-    /// launch is not on its way. A release that comes too late to see a change does no harm: the
-    /// daemon decides what passes then.
-    pub fn releases_after_waits(&self) -> bool {
-        self.after_waits.load(Ordering::Relaxed) != 0
     }
 
     /// Returns two numbers that change when the guest launches and when its device makes progress:

@@ -29,7 +29,7 @@ pub(super) struct RtWindows {
     page: Arc<Mapping>,
     pass: Arc<Pass>,
     period: u64,
-    /// The programs run side by side: neither a window nor a gap costs a change of programs.
+    /// The programs run side by side: a window costs no change of programs.
     is_under_mps: bool,
     /// An iteration has ended since peers were last held at a step.
     has_ended: bool,
@@ -60,7 +60,6 @@ impl RtWindows {
     ) -> Self {
         let period = u64::try_from(rules.colocate_period.as_nanos()).unwrap_or(u64::MAX >> 1);
         let is_under_mps = (rules.is_under_mps)();
-        page.activity.set_release_after_waits(false); // or as another daemon left it
         let (iterations, list, windows) = (Vec::new(), Arc::default(), Vec::new());
         let seen = page.iterations.count();
         let (pairs, launched) = (None, (0, Vec::new()));
@@ -175,7 +174,6 @@ impl RtWindows {
         self.seen = self.page.iterations.read(self.seen, &mut self.iterations);
         self.has_ended |= !self.iterations.is_empty();
         if self.windows.is_empty() {
-            self.page.activity.set_release_after_waits(false);
             return Some(0); // there is nothing to let through
         }
         self.follow_peers(now);
@@ -185,6 +183,7 @@ impl RtWindows {
         let has_floor =
             self.windows.iter().any(|(peer, _)| peer.pass.allowance.floor != Percent::NONE);
         controller.set_after_iterations(!self.is_under_mps && !has_floor);
+        controller.set_under_mps(self.is_under_mps);
         let applied = self.windows.iter().map(|(peer, _)| peer.pass.duty()).max().unwrap_or(0);
         let work = self.windows.iter().map(|(peer, _)| launches(&peer.page.counts));
         let work = work.fold(0, u64::wrapping_add);
@@ -192,8 +191,6 @@ impl RtWindows {
         self.pass.set_growth(controller.growth());
         self.pass.set_long_silences(controller.long_silences());
         self.pass.set_duty(controller.duty());
-        let opens_gaps = self.is_under_mps && controller.opens_gaps();
-        self.page.activity.set_release_after_waits(opens_gaps);
         Some(controller.duty())
     }
 }
@@ -303,32 +300,6 @@ mod tests {
             let (end, length) = (self.now, self.now - begin);
             self.page.iterations.add(Iteration { end, length, kind: 7 });
             windows
-        }
-    }
-
-    /// Kernels that run on from a gap are not why they close.
-    #[test]
-    fn gaps_open_under_mps_while_windows_are_worth_it() {
-        let mut program = Loop::new(Some(1.1), || true, 2 * MILLISECOND);
-        let mut opens = 0;
-        for _ in 0..4000 {
-            program.iterate();
-            let is_set = program.page.activity.releases_after_waits();
-            assert!(!is_set || program.duty() >= 95_000, "{} parts pass", program.duty());
-            opens += u32::from(is_set);
-        }
-        assert!(opens > 1000, "{opens} gaps of 4000");
-    }
-
-    #[test]
-    fn gaps_open_as_before_without_mps_or_without_a_target() {
-        for (target, is_under_mps) in [(Some(1.1), (|| false) as fn() -> bool), (None, || true)] {
-            let mut program = Loop::new(target, is_under_mps, 40 * MILLISECOND);
-            program.page.activity.set_release_after_waits(false);
-            for _ in 0..400 {
-                program.iterate();
-                assert!(!program.page.activity.releases_after_waits(), "{target:?}");
-            }
         }
     }
 

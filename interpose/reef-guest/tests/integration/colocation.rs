@@ -227,28 +227,3 @@ fn target_lets_through_what_keeps_it() {
     });
     assert_eq!(view(&registry, &rt).colocate.slo, slo);
 }
-
-/// Its gaps are short: a thread that waits for it to be idle would not see them.
-#[test]
-fn gates_open_in_a_gap_and_close_at_the_next_launch() {
-    let (registry, path) = registry(Caps::default());
-    let be = guest(&path, BestEffort, ShareRequest::default());
-    let slo = Slo::of(1.10);
-    let rt = guest(&path, RealTime, ShareRequest { slo, ..ShareRequest::default() });
-    let gaps = AtomicU32::new(0);
-    let iteration = || {
-        launch(&rt);
-        std::thread::sleep(Duration::from_millis(2)); // sleep: length of an iteration
-        // By the part that may pass: what really passes depends on how busy this machine is.
-        let length = 1_000_000 + 3 * u64::from(view(&registry, &be).duty) / 10;
-        rt.page.iterations.add(Iteration { end: Time::now().0, length, kind: 7 });
-        if rt.page.activity.releases_after_waits() {
-            assert!(rt.page.activity.release(rt.page.activity.pulse()));
-            until("open in the gap", || !be.page.holders.is_closed());
-            launch(&rt);
-            until("held after a launch", || be.page.holders.is_closed());
-            gaps.fetch_add(1, Relaxed);
-        }
-    };
-    next_to(iteration, || until("gaps", || gaps.load(Relaxed) >= 20));
-}

@@ -40,8 +40,6 @@ pub(crate) struct Device {
     /// Set while the daemon has ended and no other one has been joined.
     pub(crate) is_orphaned: AtomicBool,
     watchdog: Option<Thread>,
-    /// A thread has waited for work since the watchdog last asked, and its daemon wants to know.
-    pub(super) has_waited: AtomicBool,
     /// Real-time phases, if it is a best-effort guest.
     pub(crate) phase: Phase,
     /// Meter, if its time is limited.
@@ -67,7 +65,6 @@ impl Device {
             settled: AtomicU64::new(0),
             is_orphaned: AtomicBool::new(false),
             watchdog,
-            has_waited: AtomicBool::new(false),
             phase: Phase::default(),
             meter,
             began: Instant::now(),
@@ -128,14 +125,11 @@ impl Device {
         self.watchdog.iter().for_each(Thread::unpark);
     }
 
-    /// Has all peers released if nothing was launched since the pulse was `seen`. Returns whether
-    /// that is so.
-    pub(crate) fn release_peers(&self, seen: u64) -> bool {
-        let is_released = self.page.activity.release(seen);
-        if is_released {
+    /// Has all peers released if nothing was launched since the pulse was `seen`.
+    pub(crate) fn release_peers(&self, seen: u64) {
+        if self.page.activity.release(seen) {
             self.page.spans.end(Time::now());
         }
-        is_released
     }
 
     /// Publishes the progress of this guest's work to the daemon.

@@ -4,7 +4,6 @@ use super::device::Device;
 use super::tree::branch::streams;
 use super::tree::stream::Stream;
 use reef_guest::limit::WorkState;
-use std::sync::atomic::Ordering::Release;
 
 impl Device {
     /// Waits for this process's part of the time, if that is limited. `mark` inserts a mark after
@@ -32,12 +31,8 @@ impl Device {
     }
 
     /// Notes that a thread has waited for work. If no other work is left, the time of its end is
-    /// known, and the watchdog releases peers if the daemon wants it to.
+    /// known.
     pub(crate) fn note_wait(&self) {
-        if self.page.activity.releases_after_waits() {
-            self.has_waited.store(true, Release);
-            self.wake_watchdog();
-        }
         if let Some(meter) = &self.meter
             && self.progress().1
         {

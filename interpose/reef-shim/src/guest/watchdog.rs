@@ -103,16 +103,10 @@ impl Watchdog {
         let (mut idle_since, mut seen_iteration) = (None, SeenIteration::begin(self.device));
         while self.device.page.activity.is_busy() {
             let seen = self.device.page.activity.pulse();
-            std::thread::park_timeout(POLL_INTERVAL); // the end of a thread's wait ends it too
+            std::thread::sleep(POLL_INTERVAL);
             self.device.show_progress();
             if let Some(meter) = &self.device.meter {
                 self.measure(meter);
-            }
-            if self.device.has_waited.swap(false, Acquire) && self.release_after_wait() {
-                if idle_since.is_none() {
-                    seen_iteration.end(self.device);
-                }
-                return; // the next launch begins another iteration
             }
             if !self.is_settled(seen)
                 || self.device.page.activity.pulse() != seen
@@ -130,14 +124,6 @@ impl Watchdog {
                 self.device.release_peers(seen);
             }
         }
-    }
-
-    /// Releases peers after a thread's wait, if all work has ended. Returns whether it did. Inserts
-    /// no marks: if the next launch has come already, they would only delay it.
-    fn release_after_wait(&self) -> bool {
-        let seen = self.device.page.activity.pulse();
-        let has_ended = !is_in_phase() && self.is_settled(seen) && self.device.progress().1;
-        has_ended && self.device.release_peers(seen)
     }
 
     /// Returns whether the launches up to this pulse are counted in their streams. After a panic
