@@ -104,7 +104,7 @@ const LASTING_WIDE: usize = 3000;
 /// rises to more than [`MAX_LEAST`].
 const WORTH: f64 = 0.7;
 const MAX_LEAST: f64 = 1.3 * PROBE;
-/// The same under MPS, where threads can be shared instead. On an H200 20 % of them keep 38 to 44 %
+/// Both under MPS, where threads can be shared instead. On an H200 20 % of them keep 38 to 44 %
 /// of a training's speed next to a language model, Whisper and a U-Net, at 1.10 or less, and 30 to
 /// 50 % of them keep 53 to 79 % at 1.2 to 1.3 (docs/operate/colocation.md).
 const WORTH_OF_THREADS: f64 = 4.0;
