@@ -77,7 +77,7 @@ def start(folder, program, args=(), **stand_ins):
     """Starts an example with these modules next to it."""
     for name, text in stand_ins.items():
         Path(folder, f"{name}.py").write_text(text)
-    return Daemon(folder, (EXAMPLES / program).read_text(), args)
+    return Daemon(folder, (EXAMPLES / program).read_text(), ("model.py", *args))
 
 
 def ask(daemon, number, tensors, outputs):

@@ -72,7 +72,7 @@ fn operators_of_other_rows_refuse_sizes_of_data() {
 
 /// Columns of real rows are selected, and all rows stay as many as data decide.
 #[test]
-fn known_condition_on_another_axis_keeps_the_size() {
+fn known_condition_selects_real_rows_and_keeps_other_sizes() {
     let selected = |attributes: &[Vec<u8>]| {
         [
             stored("second", 9, &[2], &[0, 1]),
@@ -84,6 +84,10 @@ fn known_condition_on_another_axis_keeps_the_size() {
     assert_eq!(made_of_rows(&selected(&[int("axis", 1)]), x), [2.0, 5.0]);
     assert_eq!(made_of_rows(&selected(&[int("axis", 0)]), x), [4.0, 5.0]);
     assert_eq!(made_of_rows(&selected(&[]), x), [2.0], "the second element of all");
+    let (one, none) = ([1.0, 2.0, 0.0, 3.0, 0.0, 5.0], [0.0, 2.0, 0.0, 3.0, 0.0, 5.0]);
+    assert_eq!(made_of_rows(&selected(&[int("axis", 0)]), one), [0.0; 0], "there is no second row");
+    assert_eq!(made_of_rows(&selected(&[]), one), [2.0]);
+    assert_eq!(made_of_rows(&selected(&[]), none), [0.0; 0]);
     let parts = [
         stored("second", 9, &[2], &[0, 1]),
         node("Transpose", &["y"], "columns", &[]),

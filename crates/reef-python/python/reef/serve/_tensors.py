@@ -109,6 +109,7 @@ class Spec(NamedTuple):
 
 def dtype_of(datatype: str) -> Any:
     """NumPy's type, by its size: the letters "q" and "Q" are `longlong` and not `int64`."""
+    assert numpy is not None
     return numpy.dtype(numpy.dtype("<" + FORMATS[datatype]).str)
 
 

@@ -232,7 +232,7 @@ fn says_all(call: &Call<'_>) -> Result<bool> {
         "Concat" | "NonMaxSuppression" | "NonZero" => true,
         "Compress" => match call.maybe_int("axis")? {
             Some(number) => axis(number, x.rank())? == bound.axis,
-            None => x.rank() == 1,
+            None => is_first(x, bound),
         },
         "TopK" => call.axis(-1, x.rank())? == bound.axis,
         _ => false,
@@ -510,12 +510,15 @@ fn turns_batches(call: &Call<'_>) -> Result<bool> {
 /// selected rows are known.
 fn compressed(call: &Call<'_>, x: &Value, bound: &Bound) -> Result<Passed> {
     let Some(number) = call.maybe_int("axis")? else {
-        // All elements are one row, in which the real ones come first.
-        let is_first = x.dims()[..bound.axis].iter().all(|&size| size == 1);
-        return Ok(if is_first { Passed::Nothing } else { Passed::Refused });
+        return Ok(if is_first(x, bound) { Passed::Nothing } else { Passed::Refused });
     };
     let is_other = axis(number, x.rank())? != bound.axis;
     Ok(if is_other { Passed::On(bound.clone()) } else { Passed::Nothing })
+}
+
+/// True if the real elements come first in a row of all.
+fn is_first(x: &Value, bound: &Bound) -> bool {
+    x.dims()[..bound.axis].iter().all(|&size| size == 1)
 }
 
 /// True if a size is the same one along an axis.

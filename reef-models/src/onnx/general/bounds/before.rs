@@ -90,17 +90,19 @@ pub(in crate::onnx::general) fn prepared<'a>(
     operands: &[Option<&Value>],
     given: &[Option<Bound>],
 ) -> Result<Vec<Option<Value>>> {
-    let mut made = vec![None; operands.len()];
+    let mut made: Vec<Option<Value>> = vec![None; operands.len()];
     for (index, (operand, bound)) in operands.iter().zip(given).enumerate() {
         let (Some(x), Some(bound)) = (operand, bound) else { continue };
         let is_zero = || is_summed(node, outer, index, x, bound).then_some(Behind::Zero);
         if let Some(behind) = Behind::of(node, outer, index).or_else(is_zero) {
-            made[index] = Some(masked(b, x, bound, behind.number(x.element()))?);
+            let x = made[index].clone().unwrap_or_else(|| (*x).clone());
+            made[index] = Some(masked(b, &x, bound, behind.number(x.element()))?);
         }
         let Some(places) = operands.get(1).copied().flatten().filter(|_| index == 0) else {
             continue;
         };
         match node.op {
+            "Compress" => made[1] = real_ones(b, places, x, bound, int_of(node, "axis", outer))?,
             "Gather" | "GatherElements" | "Scatter" | "ScatterElements"
                 if axis(int_of(node, "axis", outer).unwrap_or(0), x.rank())? == bound.axis =>
             {
@@ -117,6 +119,30 @@ pub(in crate::onnx::general) fn prepared<'a>(
         }
     }
     Ok(made)
+}
+
+/// A condition that selects no row, or element if there is no axis, behind the real ones of `x`.
+/// `None`: of a selection along another axis, or what is refused as no condition.
+fn real_ones(
+    b: &mut Builder<'_>,
+    condition: &Value,
+    x: &Value,
+    bound: &Bound,
+    number: Option<i64>,
+) -> Result<Option<Value>> {
+    if condition.rank() != 1 || condition.element() != Element::Bool {
+        return Ok(None);
+    }
+    let each = match number {
+        Some(number) if axis(number, x.rank())? != bound.axis => return Ok(None),
+        Some(_) => 1,
+        None => x.dims()[bound.axis + 1..].iter().product::<usize>(),
+    };
+    let size = b.map_in(Domain::I64, Element::I64, &[&bound.size], |w| {
+        let (size, each) = (w.input(0), w.whole(each as i64));
+        w.mul(size, each)
+    })?;
+    masked(b, condition, &Bound { axis: 0, size }, Scalar::Whole(0)).map(Some)
 }
 
 /// True if a product sums over the axis of an operand that has such a size.
