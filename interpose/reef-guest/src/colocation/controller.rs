@@ -17,7 +17,7 @@
 //! Before it searches for a part it lets *all* pass: a program that is slow enough by itself, such
 //! as one with few threads, needs no windows, and they would take from it and give nothing. All
 //! passes as long as the target is missed by no more than [`TOLERANCE`]. Late iterations soon after
-//! each other end that, unless the host made them late. The next attempt comes much later.
+//! each other end that, unless the host made them late. The next attempt comes seconds later.
 //!
 //! As long as nothing is known, and while even the least part is too much, no window opens: the
 //! program runs as one without a target. So it does if a [`Trial`] shows that best-effort programs
@@ -51,7 +51,7 @@ const QUIET_SOON: u64 = 1_000_000;
 const QUIET_SURELY: u64 = 5_000_000;
 /// Times of colocation for each time of measurement: while the latency alone, or that of the
 /// present iterations, is unknown or in doubt, while there are fewer than [`MANY_ITERATIONS`],
-/// later, and without windows once there are [`SOME_ITERATIONS`]. After a check by which
+/// later, and while all or nothing passes once there are [`SOME_ITERATIONS`]. After a check by which
 /// the host is slow, iterations do not count for the first one of these.
 const INTERVALS: [f64; 4] = [3.0, 15.0, 47.0, 95.0];
 const MANY_ITERATIONS: usize = 400;
@@ -76,19 +76,19 @@ const PROBE: f64 = MAX_PROBE as f64 / WHOLE as f64;
 /// Least part that is not a pause, and the part that it tries after one.
 const MIN_PART: f64 = 0.005;
 const RETRY: f64 = 1.5 * MIN_PART;
-/// Largest part by that which has really passed.
+/// Largest part by that which has really passed, and the part of it below which that is bounded.
 const MAX_RISE: f64 = 1.5;
+const BOUNDED: f64 = 0.9;
 /// Distance from the target within which all passes, at most, and as a part of what the target
 /// allows iterations to be longer. The balance of windows is as uncertain.
 const TOLERANCE: f64 = 0.02;
 const TOLERANT_PART: f64 = 0.2;
 /// Part by the balances at which all passes, and the one at which that ends. They begin at one. On
-/// the way there are some ten late ones more than are allowed: few of the host do not end it.
+/// the way there are six to fourteen late ones more than are allowed: a few do not end it.
 const WIDEST: f64 = 0.99;
 const MIN_WIDE: f64 = 0.5;
-/// Iterations after which a single check does not end it, and not within as many after another one,
-/// unless late iterations are longer than alone by this multiple of what the target allows.
-const DOUBTED: usize = 500;
+/// Multiple of what the target allows, by which late iterations must be longer than alone for a
+/// single check to end it, once [`LONG_WIDE`] have passed and none failed for [`LASTING_WIDE`].
 const FAR: f64 = 5.0;
 /// Chance of late iterations in sequence, were they late as rarely as is allowed, at which they are
 /// checked: after three, so that they are fewer than one in a hundred of the first second.
@@ -101,12 +101,12 @@ const ALMOST_WIDE: f64 = 0.7;
 const LASTING_WIDE: usize = 3000;
 /// Least part for each part by which the target allows iterations to be longer, and the most that
 /// this asks for. With less the program runs as one without a target. A part that the guest bounds
-/// rises to more than [`MAX_LEAST`].
+/// is not judged.
 const WORTH: f64 = 0.7;
 const MAX_LEAST: f64 = 1.3 * PROBE;
 /// Both under MPS, where threads can be shared instead. On an H200 20 % of them keep 38 to 44 %
-/// of a training's speed next to a language model, Whisper and a U-Net, at 1.10 or less, and 30 to
-/// 50 % of them keep 53 to 79 % at 1.2 to 1.3 (docs/operate/colocation.md).
+/// of a training's speed next to a language model, Whisper and a U-Net, at 1.10 or less if all runs
+/// count together, and 30 to 50 % of them keep 53 to 79 % at 1.2 to 1.3 (docs/lab/nvidia.md).
 const WORTH_OF_THREADS: f64 = 4.0;
 const MAX_LEAST_OF_THREADS: f64 = 0.6;
 /// Weight of the iterations by which that is judged: their number if none is late alone. Those of
@@ -125,9 +125,11 @@ const MIN_WIDE_REST: u64 = 8_000_000_000;
 const MAX_WIDE_REST: u64 = 120_000_000_000;
 const MORE_REST: u64 = 2;
 /// Iterations from an attempt that failed to the next one, at least: it makes some three late, and
-/// of long iterations there are few others in that time. If it made more late, as many for each.
+/// of long iterations there are few others in that time. If it made more late, these for each of
+/// them, but no more than that.
 const WIDE_INTERVAL: usize = 2000;
 const EACH_LATE: f64 = 400.0;
+const MAX_WIDE_INTERVAL: usize = 20_000;
 /// Times without windows after a part that was not worth its cost. They double as well, and are so
 /// long because more than one iteration in a hundred may be slower until that is known again.
 const MIN_DEAR: u64 = 60_000_000_000;
@@ -154,12 +156,13 @@ struct Mean {
     count: f64,
 }
 
-/// Late iterations in sequence, and the balances and the stretch before them.
+/// Late iterations in sequence, and the balances, the stretch and the excess before them.
 #[derive(Debug)]
 struct Sequence {
     late: Mean,
     before: Balances,
     stretch: Stretch,
+    excess: f64,
 }
 
 /// Iterations since it was last judged whether windows are worth what they cost.
@@ -205,6 +208,8 @@ pub struct Controller {
     /// Time until which there are no windows because they are too dear: all passes, or nothing.
     dear_until: u64,
     has_dear_windows: bool,
+    /// Less passes than might: the guest's share bounds it.
+    is_bounded: bool,
     state: State,
     alone: Baseline,
     /// The latency alone is unknown or in doubt: nothing passes.
@@ -243,11 +248,11 @@ pub struct Controller {
     found: f64,
     next_wide: u64,
     wide_rest: u64,
-    /// Iterations since an attempt failed, its late ones less those that were allowed, and its
-    /// iterations before a check that failed.
-    since_wide: usize,
+    /// Iterations before another attempt. In this one: late ones less those that were allowed, and
+    /// iterations before the last check that failed.
+    before_wide: usize,
     wide_excess: f64,
-    doubted: usize,
+    doubted: Option<usize>,
     /// Least part that is worth what the target costs, and what was seen since that was judged.
     least: f64,
     stretch: Stretch,
@@ -283,6 +288,7 @@ impl Controller {
             passed: now,
             dear_until: 0,
             has_dear_windows: false,
+            is_bounded: false,
             state: State::Alone(now),
             alone: Baseline::new(MAX_ODD, 0.0),
             is_in_doubt: true,
@@ -302,6 +308,7 @@ impl Controller {
                 late: Mean::default(),
                 before: Balances::at(PROBE),
                 stretch: Stretch::default(),
+                excess: 0.0,
             },
             check: None,
             is_wide: false,
@@ -309,9 +316,9 @@ impl Controller {
             found: PROBE,
             next_wide: 0,
             wide_rest: MIN_WIDE_REST,
-            since_wide: WIDE_INTERVAL,
+            before_wide: 0,
             wide_excess: 0.0,
-            doubted: 0,
+            doubted: None,
             least: find_least_part(target, false),
             stretch: Stretch::default(),
             dear: MIN_DEAR,
@@ -334,7 +341,7 @@ impl Controller {
     /// passed lately and was too much, it begins with no more than passes here.
     pub(crate) fn next_to_others(&self, target: Slo, now: u64) -> Self {
         let mut other = Self::new(target, now);
-        if self.since_wide < WIDE_INTERVAL {
+        if self.before_wide > 0 {
             other.balances = Balances::after_late(self.part().clamp(MIN_PART, PROBE));
         }
         other
@@ -347,7 +354,11 @@ impl Controller {
 
     /// Sets whether programs run side by side under MPS, which has shares of threads.
     pub(crate) fn set_under_mps(&mut self, is_set: bool) {
-        self.least = find_least_part(self.target, is_set);
+        let least = find_least_part(self.target, is_set);
+        if least != self.least {
+            (self.least, self.dear_until, self.dear) = (least, 0, MIN_DEAR);
+            self.stretch = Stretch::default();
+        }
     }
 
     /// Notes that others may have passed until this time.
@@ -406,7 +417,7 @@ impl Controller {
         (self.known, self.is_in_doubt) = (before.known, before.is_in_doubt);
         (self.long_silences, self.passed) = (before.long_silences, now);
         // Or each set that has begun makes iterations late, and they begin again and again.
-        self.since_wide = self.since_wide.min(before.since_wide);
+        self.before_wide = self.before_wide.max(before.before_wide);
         if self.trial.take().is_some() {
             // Or sets that take turns would be in a trial all the time, and end none.
             self.next_trial = now.saturating_add(MIN_BETWEEN);
@@ -424,9 +435,10 @@ impl Controller {
     /// programs have done, in any unit that grows.
     pub fn note(&mut self, iterations: &[Iteration], now: u64, applied: u32, work: u64) {
         // Work that has not passed is not known to be harmless.
+        self.is_bounded = f64::from(applied) < BOUNDED * f64::from(self.duty());
         let most = (MAX_RISE * PROBE.max(f64::from(applied) / f64::from(WHOLE))).min(1.0);
         iterations.iter().for_each(|iteration| self.note_iteration(iteration, most));
-        self.since_wide = self.since_wide.saturating_add(iterations.len());
+        self.before_wide = self.before_wide.saturating_sub(iterations.len());
         let state = self.state;
         match state {
             State::Alone(since) => self.end_alone(since, now),
@@ -568,23 +580,34 @@ impl Controller {
     }
 
     /// Ends a check that took this time. If late iterations were within the target of these alone,
-    /// they do not count, nor do those of the next moment. If there was none alone, they do.
+    /// they do not count, nor do those of the next moment. If there was none alone, they do. They
+    /// do not at a first doubt.
     fn end_check(&mut self, alone: Mean, now: u64, cost: u64) {
         let growth = self.sequence.late.value() / alone.value();
         if growth <= self.target || self.is_wide && self.is_first_doubt(growth) {
-            self.balances = self.sequence.before.clone();
-            self.stretch = self.sequence.stretch;
-            self.state = State::Colocated(add_cost(now, cost, INTERVALS[0]));
+            self.forget_sequence();
+            if growth <= self.target {
+                self.state = State::Colocated(add_cost(now, cost, INTERVALS[0]));
+            }
         } else if self.is_wide {
             self.narrow(now);
         }
     }
 
-    /// Notes a check by which late iterations have grown by too much while all passes. Returns
-    /// whether that is little and the only one for a while: the host was slow until it, perhaps.
+    /// Counts the last late iterations in sequence as if they had not been.
+    fn forget_sequence(&mut self) {
+        self.balances = self.sequence.before.clone();
+        (self.stretch, self.wide_excess) = (self.sequence.stretch, self.sequence.excess);
+    }
+
+    /// Notes a check by which late iterations have grown by too much while all passes, or that had
+    /// none alone. Returns whether it is the only one for a while and does not say that all is far
+    /// too much: the host was slow until it, perhaps.
     fn is_first_doubt(&mut self, growth: f64) -> bool {
-        let before = std::mem::replace(&mut self.doubted, self.tried);
-        self.tried > before + DOUBTED && growth <= 1.0 + FAR * (self.target - 1.0)
+        let least = self.doubted.map_or(LONG_WIDE, |before| before + LASTING_WIDE);
+        self.doubted = Some(self.tried);
+        let is_far = growth > 1.0 + FAR * (self.target - 1.0);
+        self.tried >= least && !is_far
     }
 
     /// Returns the time of colocation before the next measurement, as a multiple of the last one's.
@@ -610,10 +633,15 @@ impl Controller {
         let was_in_doubt = self.is_in_doubt;
         self.is_in_doubt &= self.alone.is_unknown() || self.alone.is_odd();
         if was_in_doubt && !self.is_in_doubt {
-            (self.opened, self.tried) = (now, 0);
-            (self.earlier, self.is_steady) = (0.0, false);
+            (self.tried, self.doubted) = (0, None);
+            self.begin_windows(now);
         }
         self.balances.forget_unseen();
+    }
+
+    /// Notes that windows, or all, begin to pass: a trial waits until their part is found.
+    fn begin_windows(&mut self, now: u64) {
+        (self.opened, self.earlier, self.is_steady) = (now, 0.0, false);
     }
 
     /// Sets the part by one iteration. It is at most `most`, or as it was.
@@ -635,7 +663,7 @@ impl Controller {
         if self.is_wide {
             self.wide_excess += f64::from(u8::from(verdict.is_late)) - verdict.share;
         }
-        if verdict.known >= SOME_ITERATIONS {
+        if verdict.known >= SOME_ITERATIONS && !self.is_bounded {
             self.stretch.note(verdict, part);
         }
         self.balances.note(kind, verdict, most);
@@ -645,7 +673,8 @@ impl Controller {
     fn note_late(&mut self, verdict: Verdict) {
         if !self.balances.is_in_sequence() {
             let (late, before) = (Mean::default(), self.balances.clone());
-            self.sequence = Sequence { late, before, stretch: self.stretch };
+            let (stretch, excess) = (self.stretch, self.wide_excess);
+            self.sequence = Sequence { late, before, stretch, excess };
         }
         self.sequence.late.note(verdict);
     }
@@ -661,7 +690,12 @@ impl Controller {
         if self.balances.chance() <= MIN_CHANCE {
             return self.begin_check(now);
         }
-        self.has_dear_windows = now < self.dear_until;
+        if self.has_dear_windows && now >= self.dear_until {
+            self.has_dear_windows = false;
+            self.balances =
+                if self.is_wide { self.balances.clone() } else { Balances::after_late(PROBE) };
+            self.begin_windows(now);
+        }
         if self.is_wide && self.part() < MIN_WIDE {
             self.narrow(now);
         }
@@ -681,7 +715,7 @@ impl Controller {
         } else if has_worked && self.is_trial_due(now) {
             self.trial = Some(Trial::new(now, work));
         } else if self.is_wide_due(now) {
-            self.widen();
+            self.widen(now);
         } else if now >= self.next_alone {
             self.begin_alone(now);
         }
@@ -690,24 +724,24 @@ impl Controller {
     /// Lets all pass, or measures alone, if it is time to. There are no windows, so nothing passes.
     fn end_closed(&mut self, now: u64) {
         if self.is_wide_due(now) {
-            self.widen();
+            self.widen(now);
         } else if now >= self.next_alone {
             self.begin_alone(now);
         }
     }
 
     fn is_wide_due(&self, now: u64) -> bool {
-        let others = WIDE_INTERVAL.max((EACH_LATE * self.wide_excess) as usize);
-        let has_rested = now >= self.next_wide && self.since_wide >= others;
+        let has_rested = now >= self.next_wide && self.before_wide == 0;
         (has_rested || self.part() >= WIDEST) && !self.is_wide && !self.is_in_doubt
     }
 
     /// Lets all pass from now on.
-    fn widen(&mut self) {
+    fn widen(&mut self, now: u64) {
         self.found = self.part().min(ALMOST_WIDE);
         self.balances = Balances::at(1.0);
         (self.is_wide, self.tried, self.stretch) = (true, 0, Stretch::default());
-        (self.doubted, self.wide_excess) = (0, 0.0);
+        (self.doubted, self.wide_excess) = (None, 0.0);
+        self.begin_windows(now);
     }
 
     /// Returns to windows, because too many iterations were late.
@@ -721,7 +755,8 @@ impl Controller {
         self.opened = now;
         self.next_wide = now.saturating_add(self.wide_rest);
         self.wide_rest = (self.wide_rest * MORE_REST).min(MAX_WIDE_REST);
-        self.since_wide = 0;
+        let others = (EACH_LATE * self.wide_excess) as usize;
+        self.before_wide = others.clamp(WIDE_INTERVAL, MAX_WIDE_INTERVAL);
     }
 
     /// Returns whether windows have found their part, and it is smaller than what they cost. Not

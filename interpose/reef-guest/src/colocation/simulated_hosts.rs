@@ -202,6 +202,7 @@ fn program_that_the_host_holds_up_keeps_its_target() {
 #[test]
 fn host_that_is_slow_does_not_make_windows_dear() {
     let steady = Speeds { noise: 0.02, fast: 0.35 * SECOND, slow: 0.08 * SECOND, ..STEADY };
+    let mut parts = 0.0;
     for seed in 0..SEEDS {
         let mut program = Program::new(steady, seed, 0.0);
         let mut controller = Controller::new(Slo::of(TARGET).unwrap(), program.now);
@@ -212,7 +213,8 @@ fn host_that_is_slow_does_not_make_windows_dear() {
         assert_eq!(controller.duty(), 0, "a pause, seed {seed}");
         program.step = 0.0;
         (program.speeds.slower, program.until) = (1.4, program.now as f64);
-        let (_, part) = program.drive(&mut controller, 12.0, limit);
-        assert!(part > 0.1, "part {part} of seed {seed}");
+        parts += program.drive(&mut controller, 12.0, limit).1;
     }
+    let part = parts / SEEDS as f64;
+    assert!(part > 0.25, "part {part} in the mean");
 }
