@@ -51,8 +51,8 @@ const QUIET_SOON: u64 = 1_000_000;
 const QUIET_SURELY: u64 = 5_000_000;
 /// Times of colocation for each time of measurement: while the latency alone, or that of the
 /// present iterations, is unknown or in doubt, while there are fewer than [`MANY_ITERATIONS`],
-/// later, and while all or nothing passes once there are [`SOME_ITERATIONS`]. After a check by which
-/// the host is slow, iterations do not count for the first one of these.
+/// later, and while all or nothing passes once there are [`SOME_ITERATIONS`]. After a check by
+/// which the host is slow, iterations do not count for the first one of these.
 const INTERVALS: [f64; 4] = [3.0, 15.0, 47.0, 95.0];
 const MANY_ITERATIONS: usize = 400;
 const SOME_ITERATIONS: usize = 100;
@@ -691,10 +691,7 @@ impl Controller {
             return self.begin_check(now);
         }
         if self.has_dear_windows && now >= self.dear_until {
-            self.has_dear_windows = false;
-            self.balances =
-                if self.is_wide { self.balances.clone() } else { Balances::after_late(PROBE) };
-            self.begin_windows(now);
+            self.end_dear(now);
         }
         if self.is_wide && self.part() < MIN_WIDE {
             self.narrow(now);
@@ -718,6 +715,15 @@ impl Controller {
             self.widen(now);
         } else if now >= self.next_alone {
             self.begin_alone(now);
+        }
+    }
+
+    /// Lets windows open again, from the part after a pause. If all passes, that goes on.
+    fn end_dear(&mut self, now: u64) {
+        self.has_dear_windows = false;
+        if !self.is_wide {
+            self.balances = Balances::after_late(PROBE);
+            self.begin_windows(now);
         }
     }
 
