@@ -161,9 +161,9 @@ impl Builder<'_> {
         self.ensure_places(&lens)?;
         let mut places = Vec::new();
         for ((&size, &before), &len) in value.dims().iter().zip(before).zip(&lens) {
-            let place = |i: usize| match usize::try_from(i as i64 - before) {
-                Ok(at) if at < size => at,
-                _ => NOWHERE,
+            let place = |i: usize| {
+                let at = (i as i64).checked_sub(before).and_then(|at| usize::try_from(at).ok());
+                at.filter(|&at| at < size).unwrap_or(NOWHERE)
             };
             places.push((0..len).map(place).collect());
         }

@@ -699,6 +699,9 @@ impl<'a, 'o> Walk<'a, 'o> {
             };
             return of_sizes(&self.builder, x, bound, &mut self.marks, of);
         }
+        if given.iter().any(Option::is_some) {
+            return Ok(None); // rows behind the real ones count at no point
+        }
         let mut made = Vec::new();
         for point in 0..3 {
             let Some(operands) = operands_at(node.op, operands, points, point) else {

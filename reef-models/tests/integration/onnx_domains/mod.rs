@@ -12,6 +12,7 @@ mod forms;
 mod microsoft;
 mod quantized;
 mod ranges;
+mod real_rows;
 mod repeats;
 mod runtime;
 mod selections;

@@ -15,7 +15,7 @@ const I64: i64 = 7;
 const MS: &str = "com.microsoft";
 
 /// Rows of `x` whose first column isn't 0, and what `more` makes of `y`.
-fn rows(more: &[Vec<u8>]) -> Vec<Vec<u8>> {
+pub(super) fn rows(more: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let first = stored("first", I64, &[], &0i64.to_le_bytes());
     let parts = [
         first,
@@ -394,13 +394,13 @@ fn part_of_a_shape_that_data_decide_is_followed() {
 }
 
 /// Output `z` of rows and `more` for this `x`.
-fn made_of_rows(more: &[Vec<u8>], x: [f32; 6]) -> Vec<f64> {
+pub(super) fn made_of_rows(more: &[Vec<u8>], x: [f32; 6]) -> Vec<f64> {
     let network = network(&rows(more), &[]).unwrap();
     doubles(&network.execute(&[Array::F32(x.to_vec())]).unwrap()[0])
 }
 
 #[track_caller]
-fn refused_of_rows(more: &[Vec<u8>], want: &str) {
+pub(super) fn refused_of_rows(more: &[Vec<u8>], want: &str) {
     let more = [more, &[open(12, "z", FLOAT, &[])]].concat();
     let said = network(&rows(&more), &[]).unwrap_err();
     assert!(said.contains(want), "{said}");
@@ -466,7 +466,7 @@ fn condition_that_is_no_truth_values_is_refused() {
 }
 
 /// The number of rows as a list `n`, and what `more` makes of it.
-fn counted(more: &[Vec<u8>]) -> Vec<Vec<u8>> {
+pub(super) fn counted(more: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let parts = [
         node("Shape", &["y"], "sizes", &[]),
         numbers("begin", &[0]),

@@ -1,6 +1,6 @@
 //! Sizes that data decide, of results.
 
-use super::points::{only, open, whole};
+use super::points::{only, open, sizes, whole};
 use crate::onnx::fault::{Result, beyond};
 use crate::onnx::general::call::Call;
 use crate::tensors::axes::{axes, axis};
@@ -251,6 +251,7 @@ fn passed(
     let of = |axis: usize| Some(Bound { axis, size: bound.size.clone() });
     let is_alone = given.iter().flatten().count() == 1;
     let is_only = is_alone && first == 0;
+    let has = |operand: usize| given.get(operand).is_some_and(Option::is_some);
     let found = match call.op() {
         "Compress" if first == 0 => return compressed(call, x, bound),
         op if COUNTING.contains(&op) => return Ok(Passed::Nothing),
@@ -260,11 +261,15 @@ fn passed(
         op if OF_BATCHES.contains(&op) && is_only => {
             of(0).filter(|_| at == 0 && x.rank() > 1 && result.dims()[0] == x.dims()[0])
         }
-        "FusedConv" | "NhwcFusedConv" if is_same(given, result.rank(), 2) => {
-            of(0).filter(|_| at == 0 && first == 0)
+        // With what is added to it.
+        "FusedConv" | "NhwcFusedConv"
+            if first == 0 && has(3) && is_same(given, result.rank(), 2) =>
+        {
+            of(0).filter(|_| at == 0)
         }
-        "Resize" | "Upsample" if is_only => {
-            of(0).filter(|_| at == 0 && result.dims()[0] == x.dims()[0])
+        "Resize" | "Upsample" if is_only && at == 0 && keeps_images(call)? => of(0),
+        "ReduceLogSumExp" if is_only && !x.element().is_float() => {
+            reduced(call, x, at)?.and_then(of) // integers have no exponential of 0
         }
         op if is_only && (op.starts_with("Reduce") || op.starts_with("Arg")) => {
             let Some(axis) = reduced(call, x, at)? else { return Ok(Passed::Nothing) };
@@ -278,7 +283,7 @@ fn passed(
             of(at).filter(|_| call.axis(-1, x.rank()) > Ok(at))
         }
         "SkipLayerNormalization" | "SkipSimplifiedLayerNormalization"
-            if first == 0 && is_same(given, result.rank(), 2) =>
+            if first == 0 && has(1) && is_same(given, result.rank(), 2) =>
         {
             of(at).filter(|_| at + 1 < x.rank())
         }
@@ -301,8 +306,8 @@ fn passed(
         "Pad" | "Tile" if is_only && !is_cut(call)? => {
             of(at).filter(|_| result.dims()[at] == x.dims()[at])
         }
-        "Unsqueeze" => moved_by_new(call, result, at)?.and_then(of),
-        "Squeeze" => without(call, x, at)?.and_then(of),
+        "Unsqueeze" if is_only => moved_by_new(call, result, at)?.and_then(of),
+        "Squeeze" if is_only => without(call, x, at)?.and_then(of),
         "Transpose" => {
             let usual: Vec<i64> = (0..x.rank() as i64).rev().collect();
             let order = call.ints("perm")?.map_or(usual, <[i64]>::to_vec);
@@ -340,6 +345,11 @@ fn passed(
     Ok(found.into())
 }
 
+const TWO_NUMBERS: &str = "data decide about two numbers of rows, of which one may be expanded to \
+                           the other: let the network end before it";
+const FIXED_TO_NUMBER: &str = "data decide to what a fixed size is expanded: export the file with a \
+                               fixed number";
+
 /// The size of a result that numbers of an operand decide.
 fn of_numbers(b: &mut Builder<'_>, call: &Call<'_>, result: &Value) -> Result<Option<Bound>> {
     let index = match call.op() {
@@ -361,7 +371,15 @@ fn of_numbers(b: &mut Builder<'_>, call: &Call<'_>, result: &Value) -> Result<Op
             "data decide about two sizes of its result, of which there may be one: export the file \
              with fixed numbers",
         )),
-        Some(own) if call.op() == "Expand" => Ok(Some(Bound { axis, size: own.size.clone() })),
+        Some(own) if call.op() == "Expand" => {
+            let asked = Bound { axis, size };
+            if same_size(own, &asked) { Ok(Some(asked)) } else { Err(beyond(TWO_NUMBERS)) }
+        }
+        None if call.op() == "Expand"
+            && x.is_some_and(|x| axis >= missing && x.dims()[axis - missing] != 1) =>
+        {
+            Err(beyond(FIXED_TO_NUMBER))
+        }
         own if call.op() == "Slice" => {
             let own = own.map(|own| own.size.clone());
             let len = x.map_or(0, |x| x.dims()[axis]);
@@ -469,6 +487,15 @@ fn multiplied(call: &Call<'_>, result: &Value) -> Result<Passed> {
     if turns_batches(call)? {
         return Ok(Passed::Refused);
     }
+    let other = match call.op() {
+        "MatMulBnb4" | "MatMulNBits" => None, // one matrix, packed
+        "QLinearMatMul" => Some(call.get(3)?),
+        _ => Some(y),
+    };
+    let is_one = |behind: usize| {
+        let axis = other.and_then(|other| Some((other, other.rank().checked_sub(behind)?)));
+        behind == 2 || axis.is_none_or(|(other, axis)| other.dims()[axis] == 1)
+    };
     let place = |bound: &Bound, value: &Value, turns: bool| match value.rank() - bound.axis {
         1 if turns => 2,
         2 if turns => 1,
@@ -480,7 +507,7 @@ fn multiplied(call: &Call<'_>, result: &Value) -> Result<Passed> {
         (Some(own), None, 1) if x.rank() > 1 && result.rank() == x.rank() => {
             let behind = place(own, x, turns[0]);
             let axis = x.rank() - behind;
-            let is_row = behind > 1 && fits(axis, x.dims()[own.axis]);
+            let is_row = behind > 1 && is_one(behind) && fits(axis, x.dims()[own.axis]);
             is_row.then(|| Bound { axis, size: own.size.clone() }).into()
         }
         (None, Some(own), 1) if is_plain(call) && y.rank() > 1 => {
@@ -606,6 +633,29 @@ fn is_cut(call: &Call<'_>) -> Result<bool> {
     Ok(pads.is_some_and(|pads| pads.iter().any(|&more| more < 0)))
 }
 
+/// True if a node that resizes images leaves their number, the first axis, as it is.
+fn keeps_images(call: &Call<'_>) -> Result<bool> {
+    let (x, is_old) = (call.get(0)?, call.op() == "Upsample" || call.opset < 11);
+    let place = match call.ints("axes")? {
+        Some(list) => axes(list, x.rank())?.iter().position(|&axis| axis == 0),
+        None => Some(0),
+    };
+    let Some(place) = place else { return Ok(true) };
+    let factor = match call.floats("scales")? {
+        Some(list) => list.get(place).map(|&factor| f64::from(factor)),
+        None => call.reals(if is_old { 1 } else { 2 })?.and_then(|list| list.get(place).copied()),
+    };
+    // A known size is that of the most images. One that data decide is known to be theirs.
+    let is_kept = factor.map_or(call.points(3).is_some(), |factor| factor == 1.0);
+    let cuts = call.text("coordinate_transformation_mode", "")? == "tf_crop_and_resize";
+    let part = if cuts { call.reals(1)?.filter(|part| !part.is_empty()) } else { None };
+    let is_whole = part.is_none_or(|part| {
+        let [begin, end] = [place, part.len() / 2 + place].map(|k| part.get(k).copied());
+        (begin, end) == (Some(0.0), Some(1.0))
+    });
+    Ok(is_kept && is_whole)
+}
+
 /// Number of an axis among new ones.
 fn moved_by_new(call: &Call<'_>, result: &Value, at: usize) -> Result<Option<usize>> {
     let Some(list) = call.ints_of("axes", 1)? else { return Ok(None) };
@@ -672,9 +722,7 @@ fn opened(call: &Call<'_>, bound: &Bound) -> Result<Option<usize>> {
         let first = if number < 0 { number + rank } else { number };
         return Ok(Some(usize::from(bound.axis as i64 >= first)));
     }
-    if let Some([least, most, _]) = call.points(1).map(|points| points.each_ref().map(whole))
-        && let Some(axis) = (0..most.len()).find(|&place| least[place] != most[place])
-    {
+    if let Some(axis) = opened_by_data(call, bound)? {
         return Ok(Some(axis));
     }
     let asked = match call.ints("shape")? {
@@ -686,6 +734,41 @@ fn opened(call: &Call<'_>, bound: &Bound) -> Result<Option<usize>> {
         return Ok(Some(bound.axis));
     }
     Ok(asked.iter().position(|&size| size == -1))
+}
+
+/// The axis of a new shape about which data decide. Others must be the same for each number of rows.
+fn opened_by_data(call: &Call<'_>, bound: &Bound) -> Result<Option<usize>> {
+    let Some(points) = call.points(1) else { return Ok(None) };
+    let (x, lists) = (call.get(0)?, points.each_ref().map(whole));
+    let is_open = |place: &usize| lists[0][*place] != lists[1][*place];
+    let mut all = (0..lists[0].len()).filter(is_open);
+    let Some(axis) = all.next() else { return Ok(None) };
+    let copies = !call.flag("allowzero", false)? && lists[1].get(bound.axis) == Some(&0);
+    let [_, most, marked] = &lists;
+    let is_fixed = || match sizes(x, bound, call.marks) {
+        Some([_, rows, mark]) => {
+            let rest = rest_of(x, bound, rows, most);
+            rest.is_some() && rest == rest_of(x, bound, mark, marked)
+        }
+        None => false,
+    };
+    if all.next().is_some() || copies || most.contains(&-1) && !is_fixed() {
+        return Err(beyond("data decide about several sizes of a shape: fix all but one"));
+    }
+    Ok(Some(axis))
+}
+
+/// What a shape leaves for its size -1, of so many rows.
+fn rest_of(x: &Value, bound: &Bound, rows: i64, shape: &[i64]) -> Option<i128> {
+    let size = |axis: usize| if axis == bound.axis { rows } else { x.dims()[axis] as i64 };
+    let elements = (0..x.rank()).map(|axis| i128::from(size(axis))).product::<i128>();
+    let others = shape.iter().enumerate().filter(|&(_, &asked)| asked != -1);
+    let mut others = others.map(|(place, &asked)| match asked {
+        0 if place < x.rank() => i128::from(size(place)),
+        asked => i128::from(asked),
+    });
+    let others = others.try_fold(1i128, |all, size| all.checked_mul(size))?;
+    (others != 0 && elements % others == 0).then(|| elements / others)
 }
 
 /// The size in another shape that has the same elements first: of the same rows, of several for

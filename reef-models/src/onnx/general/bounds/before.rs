@@ -133,15 +133,17 @@ fn real_ones(
     if condition.rank() != 1 || condition.element() != Element::Bool {
         return Ok(None);
     }
-    let each = match number {
+    let size = match number {
         Some(number) if axis(number, x.rank())? != bound.axis => return Ok(None),
-        Some(_) => 1,
-        None => x.dims()[bound.axis + 1..].iter().product::<usize>(),
+        Some(_) => bound.size.clone(),
+        None => {
+            let each = x.dims()[bound.axis + 1..].iter().product::<usize>() as i64;
+            b.map_in(Domain::I64, Element::I64, &[&bound.size], |w| {
+                let (size, each) = (w.input(0), w.whole(each));
+                w.mul(size, each)
+            })?
+        }
     };
-    let size = b.map_in(Domain::I64, Element::I64, &[&bound.size], |w| {
-        let (size, each) = (w.input(0), w.whole(each as i64));
-        w.mul(size, each)
-    })?;
     masked(b, condition, &Bound { axis: 0, size }, Scalar::Whole(0)).map(Some)
 }
 

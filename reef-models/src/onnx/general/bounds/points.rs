@@ -94,12 +94,15 @@ pub(in crate::onnx::general) fn operands_at<'v>(
             (Some(_), Some(points)) => Some(&points[turned(op, index, point)]),
             (operand, _) => *operand,
         };
-        if value.is_some_and(|value| value.known_values().is_none()) {
+        let is_small =
+            |value: &Value| value.known_values().is_some() && value.spec.elements() <= MAX_ELEMENTS;
+        if !value.is_none_or(is_small) {
             return None;
         }
         all.push(value);
     }
     let is_open = match op {
+        "Expand" => elements_asked(&all).is_none_or(|count| count > MAX_ELEMENTS as i64),
         "Where" => points.first().is_some_and(|first| !is_fixed(first.as_ref())),
         "Equal" => !is_decided(operands, points),
         "Div" | "Mul" | "ReduceProd" => !is_ordered(op, operands, points),
@@ -108,6 +111,12 @@ pub(in crate::onnx::general) fn operands_at<'v>(
         _ => false,
     };
     (!is_open).then_some(all)
+}
+
+/// Number of elements of the shape that an `Expand` asks for.
+fn elements_asked(operands: &[Option<&Value>]) -> Option<i64> {
+    let shape = whole(operands.get(1).copied().flatten()?);
+    shape.into_iter().try_fold(1i64, |all, size| all.checked_mul(size))
 }
 
 /// True if a product or a quotient is at its least and its most where its operands are: of several

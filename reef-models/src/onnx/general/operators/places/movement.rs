@@ -149,13 +149,14 @@ fn pad_to_fixed(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
         return Err(refused());
     }
     // The padding is least where the rows are most.
-    let totals =
-        [(0, 1), (1, 0), (2, 2)].map(|(rows, point)| sizes[rows] + lists[point][rank + at]);
+    let totals = [(0, 1), (1, 0), (2, 2)]
+        .map(|(rows, point)| sizes[rows].checked_add(lists[point][rank + at]));
     let others = (0..2 * rank).filter(|&place| place != rank + at).all(is_fixed);
+    let rest = totals[0].and_then(|total| total.checked_sub(sizes[1])).ok_or_else(refused)?;
     if !others || list[at] != 0 || totals.iter().any(|&total| total != totals[0]) {
         return Err(refused());
     }
-    list[rank + at] = totals[0] - sizes[1];
+    list[rank + at] = rest;
     let fill = fill(call)?;
     let real = masked(b, x, bound, fill)?;
     b.pad(&real, &list[..rank], &list[rank..], fill)
