@@ -26,11 +26,11 @@ fi
 for target in "$@"; do
     features=() memory=2048 most=512 leaks=1
     [[ " ${models[*]} " == *" $target "* ]] && features=(--no-default-features)
-    # Their readers have a budget of 32 MiB; what AddressSanitizer and the corpus take comes on top.
-    # Host functions of graphs live as long as a worker's process: 65,536 at most. The sanitizer looks at the end as well.
     options=${ASAN_OPTIONS:-}
-    # Of what was freed the sanitizer keeps 256 MiB by default.
+    # Their readers have a budget of 32 MiB; what AddressSanitizer and the corpus take comes on top. Of what was freed the
+    # sanitizer keeps 256 MiB by default.
     [[ " onnx weights " == *" $target "* ]] && memory=512 most=40 options=$options:quarantine_size_mb=64
+    # Host functions of graphs live as long as a worker's process: 65,536 at most. The sanitizer looks at the end as well.
     [[ $target == requests ]] && leaks=0 options=$options:detect_leaks=0
     mkdir -p "corpus/$target"
     printf '\n== %s for %d s\n' "$target" "$seconds"

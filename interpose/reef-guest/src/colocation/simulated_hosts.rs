@@ -218,3 +218,47 @@ fn host_that_is_slow_does_not_make_windows_dear() {
     let part = parts / SEEDS as f64;
     assert!(part > 0.25, "part {part} in the mean");
 }
+
+/// Prints the rows of a table: how much longer iterations are next to best-effort work, then the
+/// part of the time that passed and the late iterations beyond those alone, in percent, as the
+/// least and the greatest mean of a sort. Each pair is of the seconds 4 to 7, 7 to 30 and 30 to 90.
+#[test]
+#[ignore = "a study of 960 simulated programs, without anything to fail"]
+fn study_of_parts_under_mps() {
+    let more = [
+        Speeds { slower: 2.0, fast: 3.0 * SECOND, slow: 3.0 * SECOND, noise: 0.06, ..STEADY },
+        Speeds { slower: 1.7, fast: 0.6 * SECOND, slow: 0.4 * SECOND, noise: 0.06, ..STEADY },
+    ];
+    for slope in [0.0, 0.06, 0.12, 0.4, 1.3] {
+        let sorts = SORTS.into_iter().chain(more);
+        let means: Vec<_> = sorts.map(|speeds| mean_parts(speeds, slope)).collect();
+        print!("| {:.0} % ", 100.0 * slope);
+        for (part, late) in (0..3).map(|at| (2 * at, 2 * at + 1)) {
+            let range = |column: usize| {
+                let of = means.iter().map(|mean| 100.0 * mean[column]);
+                (of.clone().fold(f64::INFINITY, f64::min), of.fold(f64::NEG_INFINITY, f64::max))
+            };
+            let ((least, most), (least_late, most_late)) = (range(part), range(late));
+            print!("| {least:.0}–{most:.0} | {least_late:.1}–{most_late:.1} ");
+        }
+        println!("|");
+    }
+}
+
+/// Means of 24 programs under MPS: what passed and the late iterations of three times, in turns.
+fn mean_parts(speeds: Speeds, slope: f64) -> [f64; 6] {
+    let mut all = [0.0; 6];
+    for seed in 0..24 {
+        let limit = Program::new(speeds, seed, 0.0).limit();
+        let mut program = Program::new(speeds, seed, slope);
+        let mut controller = Controller::new(Slo::of(TARGET).unwrap(), program.now);
+        controller.set_under_mps(true);
+        program.drive(&mut controller, 4.0, limit);
+        for (at, seconds) in [3.0, 23.0, 60.0].into_iter().enumerate() {
+            let (late, part) = program.drive(&mut controller, seconds, limit);
+            all[2 * at] += part / 24.0;
+            all[2 * at + 1] += late / 24.0;
+        }
+    }
+    all
+}
