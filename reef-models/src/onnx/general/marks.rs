@@ -1,45 +1,71 @@
 //! Numbers that stand for sizes which data decide, where bounds of such sizes are computed.
 
 use crate::tensors::value::{Value, ValueData};
-use std::collections::HashMap;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
 
 /// Marks are above this, as no number of rows that is met in practice.
 const FIRST: i64 = 8_000_000;
 
+/// Least difference of two marks.
+const GAP: i64 = 1_009;
+
+/// Number of marks whose differences differ.
+const APART: usize = 64;
+
 /// Sizes by their marks.
 ///
-/// A mark is a prime, so half of it, doubled, differs from all marks, and so for all divisors.
-/// Marks are exact as integers of 32 bits, and half a million of them as singles.
+/// A mark is a prime, so half of it, doubled, differs from all marks, and so for all divisors. Two
+/// marks are some thousand numbers apart, so a mark and a few rows more is none of the others. The
+/// first 64 differ from each other by another number each time, so the sum of two is that of no
+/// other two. Two thousand marks are exact as singles, all as integers of 32 bits.
 #[derive(Debug, Default)]
 pub(crate) struct Marks {
-    sizes: HashMap<i64, Value>,
+    sizes: RefCell<HashMap<i64, Value>>,
     /// By the storages of sizes.
-    numbers: HashMap<usize, i64>,
-    last: i64,
+    numbers: RefCell<HashMap<usize, i64>>,
+    all: RefCell<Vec<i64>>,
+    /// Between any two of the first marks.
+    differences: RefCell<HashSet<i64>>,
 }
 
 impl Marks {
     /// The size that a mark stands for.
-    pub(crate) fn get(&self, mark: i64) -> Option<&Value> {
-        self.sizes.get(&mark)
+    pub(crate) fn get(&self, mark: i64) -> Option<Value> {
+        self.sizes.borrow().get(&mark).cloned()
     }
 
     /// The mark of a size, if it has one.
     pub(crate) fn of(&self, size: &Value) -> Option<i64> {
-        self.numbers.get(&storage(size)?).copied()
+        self.numbers.borrow().get(&storage(size)?).copied()
     }
 
     /// The mark of a size, which may be new; `None` if the size is known.
-    pub(crate) fn add(&mut self, size: &Value) -> Option<i64> {
+    pub(crate) fn add(&self, size: &Value) -> Option<i64> {
         if let Some(mark) = self.of(size) {
             return Some(mark);
         }
-        let storage = storage(size)?;
-        let mark = (self.last.max(FIRST) + 1..).find(|&number| is_prime(number))?;
-        self.last = mark;
-        self.numbers.insert(storage, mark);
-        self.sizes.insert(mark, size.clone());
+        storage(size)?;
+        let (mut all, mut differences) = (self.all.borrow_mut(), self.differences.borrow_mut());
+        let first = all.last().map_or(FIRST, |last| last + GAP);
+        let mark = (first..).find(|&number| {
+            let are_new = || all.iter().all(|mark| !differences.contains(&(number - mark)));
+            is_prime(number) && (all.len() >= APART || are_new())
+        })?;
+        if all.len() < APART {
+            differences.extend(all.iter().map(|other| mark - other));
+        }
+        all.push(mark);
+        self.add_number(size, mark);
         Some(mark)
+    }
+
+    /// Gives a size that is computed of others the number that it has at their marks, if it has
+    /// none.
+    pub(crate) fn add_number(&self, size: &Value, number: i64) {
+        let Some(storage) = storage(size) else { return };
+        self.numbers.borrow_mut().entry(storage).or_insert(number);
+        self.sizes.borrow_mut().entry(number).or_insert_with(|| size.clone());
     }
 }
 
@@ -59,14 +85,17 @@ mod tests {
     use super::*;
     use reef_op::tensor::{Element, Spec};
 
-    #[test]
-    fn parts_of_a_mark_make_no_mark() {
-        let size = |storage: usize| Value {
+    fn size(storage: usize) -> Value {
+        Value {
             spec: Spec { element: Element::I64, dims: Vec::new() },
             data: ValueData::Storage(storage),
             texts: None,
-        };
-        let mut marks = Marks::default();
+        }
+    }
+
+    #[test]
+    fn parts_of_a_mark_make_no_mark() {
+        let marks = Marks::default();
         assert_eq!(marks.of(&size(4)), None);
         let all: Vec<i64> = (0..50).filter_map(|storage| marks.add(&size(storage))).collect();
         assert!(all.windows(2).all(|two| two[0] < two[1]), "{all:?}");
@@ -74,5 +103,18 @@ mod tests {
         for mark in all {
             assert!((2..5000).all(|divisor| marks.get(mark / divisor * divisor).is_none()));
         }
+    }
+
+    #[test]
+    fn sums_with_a_mark_make_no_mark_and_no_other_sum() {
+        let marks = Marks::default();
+        let all: Vec<i64> = (0..64).filter_map(|storage| marks.add(&size(storage))).collect();
+        let mut sums = HashSet::new();
+        for (k, mark) in all.iter().enumerate() {
+            assert!((1..1_000).all(|more| marks.get(mark + more).is_none()));
+            assert!(all[k..].iter().all(|other| sums.insert(mark + other)), "{mark}");
+        }
+        assert!(all[63] < 1 << 24, "{}", all[63]);
+        (64..2_000).for_each(|storage| assert!(marks.add(&size(storage)).unwrap() < 1 << 24));
     }
 }

@@ -210,7 +210,7 @@ impl<'a> Walk<'a, '_> {
         let points = self.names.points.get(node.inputs.first()?)?;
         let [least, most, marked] = points.each_ref().map(|point| whole(point).first().copied());
         let (least, most, marked) = (least?, most?.max(0) as usize, marked?);
-        let rows = self.marks.get(marked).filter(|_| least == 0).cloned();
+        let rows = self.marks.get(marked).filter(|_| least == 0);
         Some((Some(most).filter(|&most| most <= MAX_ITERATIONS), rows))
     }
 

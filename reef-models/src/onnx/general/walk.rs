@@ -697,7 +697,7 @@ impl<'a, 'o> Walk<'a, 'o> {
                 "Shape" => (vec![to - from], dims[from..to].to_vec()),
                 _ => (Vec::new(), vec![dims.iter().product()]),
             };
-            return of_sizes(&self.builder, x, bound, &mut self.marks, of);
+            return of_sizes(&self.builder, x, bound, &self.marks, of);
         }
         if given.iter().any(Option::is_some) {
             return Ok(None); // rows behind the real ones count at no point

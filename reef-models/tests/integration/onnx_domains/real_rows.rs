@@ -53,6 +53,10 @@ fn one_number_of_rows_is_not_expanded_to_another() {
     refused_of_rows(&counted_twice(&row("m")), want);
     let same = [&row("n")[..], &[open(12, "z", FLOAT, &["1", "n"])]].concat();
     assert_eq!(made_of_rows(&counted(&same), X), [1.0, 4.0]);
+    let at_least_one = [node("Max", &["n", "one"], "wide", &[])];
+    let same = [&at_least_one[..], &row("wide"), &[open(12, "z", FLOAT, &["1", "n"])]].concat();
+    assert_eq!(made_of_rows(&counted(&same), X), [1.0, 4.0]);
+    assert_eq!(made_of_rows(&counted(&same), [0.0; 6]), [0.0; 0]);
 }
 
 #[test]
@@ -108,6 +112,54 @@ fn shape_of_which_data_decide_several_sizes_is_refused() {
     assert_eq!(made(&["rest", "two"], &["n", "2"]), [1.0, 2.0, 4.0, 5.0]);
 }
 
+/// As heads of detectors join a list of one, and write boxes of each class anew.
+#[test]
+fn equal_numbers_of_rows_leave_the_rest_of_a_shape_open() {
+    let attributes = [int("axis", 0)];
+    let shaped = |before: &[Vec<u8>], list: &[&str]| {
+        let parts = [
+            numbers("rest", &[-1]),
+            node("Concat", list, "wanted", &attributes),
+            node("Reshape", &["joined", "wanted"], "z", &[]),
+            open(12, "z", FLOAT, &["n", "k"]),
+        ];
+        made_of_rows(&counted_twice(&[before, &parts[..]].concat()), X)
+    };
+    let one = [node("Concat", &["y"], "joined", &attributes)];
+    assert_eq!(shaped(&one, &["n", "rest"]), [1.0, 2.0, 4.0, 5.0]);
+    let flat = [numbers("flat", &[-1]), node("Reshape", &["y", "flat"], "joined", &[])];
+    assert_eq!(shaped(&flat, &["n", "rest"]), [1.0, 2.0, 4.0, 5.0]);
+    let two = [
+        node("Concat", &["y", "other"], "joined", &attributes),
+        node("Add", &["n", "m"], "all", &[]),
+    ];
+    let all = [1.0, 2.0, 4.0, 5.0, 1.0, 2.0, 0.0, 3.0, 4.0, 5.0];
+    assert_eq!(shaped(&two, &["all", "rest"]), all);
+}
+
+/// Two rows of `y`, three of `other`.
+#[test]
+fn least_and_greatest_of_two_numbers_of_rows_are_neither() {
+    let part = |more: &[Vec<u8>]| {
+        let parts = [
+            singles("three", &[3], |k| k as f32),
+            node("Slice", &["three", "begin", "size"], "z", &[]),
+            open(12, "z", FLOAT, &["k"]),
+        ];
+        made_of_rows(&counted_twice(&[more, &parts[..]].concat()), X)
+    };
+    for (op, want) in [("Min", vec![0.0, 1.0]), ("Max", vec![0.0, 1.0, 2.0])] {
+        assert_eq!(part(&[node(op, &["n", "m"], "size", &[])]), want);
+        assert_eq!(part(&[node(op, &["m", "n"], "size", &[])]), want);
+        let attributes = [int("keepdims", 1)];
+        let joined = [
+            node("Concat", &["m", "n"], "both", &[int("axis", 0)]),
+            node(&format!("Reduce{op}"), &["both"], "size", &attributes),
+        ];
+        assert_eq!(part(&joined), want);
+    }
+}
+
 /// Three images of two pixels at most, of which data decide the number.
 fn images(more: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let parts = [
@@ -125,6 +177,8 @@ fn number_of_images_is_resized_by_nothing() {
             numbers("sizes", &[3, 1, 4]),
             numbers("pixels", &[4]),
             singles("factors", &[3], |k| [1.0, 1.0, 2.0][k as usize]),
+            singles("wider", &[2], |k| [2.0, 1.0][k as usize]),
+            singles("longer", &[2], |k| [1.0, 2.0][k as usize]),
             singles("more", &[3], |k| [1.1, 1.0, 2.0][k as usize]),
             singles("part", &[6], |k| [0.25, 0.0, 0.0, 1.0, 1.0, 1.0][k as usize]),
             singles("whole", &[6], |k| f32::from(u8::from(k > 2))),
@@ -139,7 +193,10 @@ fn number_of_images_is_resized_by_nothing() {
     assert_eq!(made_of_rows(&by(&["images", "", "", "pixels"], &[axes]), X), doubled);
     made_of_rows(&by(&["images", "whole", "factors"], &[crop.clone()]), X);
     let corners = text("coordinate_transformation_mode", "align_corners");
+    let turned = |list: &str| by(&["images", "", list], &[ints("axes", &[2, 0])]);
+    assert_eq!(made_of_rows(&turned("wider"), X), doubled);
     let refused = [
+        turned("longer"),
         by(&["images", "", "", "sizes"], &[]),
         by(&["images", "", "more"], &[corners]),
         by(&["images", "part", "factors"], &[crop]),

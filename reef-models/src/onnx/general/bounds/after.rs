@@ -338,7 +338,7 @@ fn passed(
             let along = axis(call.int("axis", 0)?, x.rank())?;
             of(at).filter(|_| along != at)
         }
-        "Reshape" | "Flatten" if is_only => same_place(b, x, bound, result, opened(call, bound)?)?,
+        "Reshape" | "Flatten" if is_only => same_place(b, call, bound, result)?,
         op if OF_ROWS.contains(&op) => return multiplied(call, result),
         _ => None,
     };
@@ -373,7 +373,15 @@ fn of_numbers(b: &mut Builder<'_>, call: &Call<'_>, result: &Value) -> Result<Op
         )),
         Some(own) if call.op() == "Expand" => {
             let asked = Bound { axis, size };
-            if same_size(own, &asked) { Ok(Some(asked)) } else { Err(beyond(TWO_NUMBERS)) }
+            // At least one, as the larger one of its own size and 1: of no rows none are made.
+            let [least, _, marked] = call.points(index).map_or([0; 3], |points| {
+                points.each_ref().map(|point| whole(point).get(place).copied().unwrap_or_default())
+            });
+            let is_own = call.marks.of(&own.size) == Some(marked) && least <= 1;
+            if is_own || same_size(own, &asked) {
+                return Ok(Some(Bound { axis, size: own.size.clone() }));
+            }
+            Err(beyond(TWO_NUMBERS))
         }
         None if call.op() == "Expand"
             && x.is_some_and(|x| axis >= missing && x.dims()[axis - missing] != 1) =>
@@ -637,7 +645,7 @@ fn is_cut(call: &Call<'_>) -> Result<bool> {
 fn keeps_images(call: &Call<'_>) -> Result<bool> {
     let (x, is_old) = (call.get(0)?, call.op() == "Upsample" || call.opset < 11);
     let place = match call.ints("axes")? {
-        Some(list) => axes(list, x.rank())?.iter().position(|&axis| axis == 0),
+        Some(list) => list.iter().position(|&number| axis(number, x.rank()) == Ok(0)),
         None => Some(0),
     };
     let Some(place) = place else { return Ok(true) };
@@ -772,14 +780,14 @@ fn rest_of(x: &Value, bound: &Bound, rows: i64, shape: &[i64]) -> Option<i128> {
 }
 
 /// The size in another shape that has the same elements first: of the same rows, of several for
-/// each, or of one for several. `open` is the axis that the shape leaves open.
+/// each, or of one for several.
 fn same_place(
     b: &mut Builder<'_>,
-    x: &Value,
+    call: &Call<'_>,
     bound: &Bound,
     result: &Value,
-    open: Option<usize>,
 ) -> Result<Option<Bound>> {
+    let (x, open) = (call.get(0)?, opened(call, bound)?);
     let product = |dims: &[usize]| dims.iter().product::<usize>();
     let (at, len) = (bound.axis, x.dims()[bound.axis]);
     let (outer, dims) = (product(&x.dims()[..at]), result.dims());
@@ -796,9 +804,20 @@ fn same_place(
         _ => return Ok(None),
     };
     let factor = if function == Binary::Mul { size / len.max(1) } else { len / size };
+    let factor = factor as i64;
+    let number = call.marks.add(&bound.size).and_then(|mark| match function {
+        Binary::Mul => mark.checked_mul(factor),
+        _ => (mark % factor == 0).then_some(mark / factor),
+    });
+    if let Some(size) = number.and_then(|number| call.marks.get(number)) {
+        return Ok(Some(Bound { axis, size })); // computed before
+    }
     let size = b.map(Element::I64, &[&bound.size], |w| {
-        let (size, factor) = (w.input(0), w.whole(factor as i64));
+        let (size, factor) = (w.input(0), w.whole(factor));
         w.bin(function, size, factor)
     })?;
+    if let Some(number) = number {
+        call.marks.add_number(&size, number);
+    }
     Ok(Some(Bound { axis, size }))
 }

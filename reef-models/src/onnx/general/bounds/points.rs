@@ -53,7 +53,7 @@ pub(in crate::onnx::general) fn of_sizes(
     b: &Builder<'_>,
     x: &Value,
     bound: &Bound,
-    marks: &mut Marks,
+    marks: &Marks,
     of: impl Fn(Vec<i64>) -> (Vec<usize>, Vec<i64>),
 ) -> Result<Option<Points>> {
     marks.add(&bound.size);
@@ -88,6 +88,7 @@ pub(in crate::onnx::general) fn operands_at<'v>(
     if !FOLLOWED.contains(&op) || points.iter().all(Option::is_none) {
         return None;
     }
+    let point = if has_several(op, points) { point.min(1) } else { point };
     let mut all = Vec::new();
     for (index, (operand, points)) in operands.iter().zip(points).enumerate() {
         let value = match (operand, points) {
@@ -111,6 +112,19 @@ pub(in crate::onnx::general) fn operands_at<'v>(
         _ => false,
     };
     (!is_open).then_some(all)
+}
+
+/// True if a result is the least or the greatest of several sizes: it is the one or the other, so
+/// it has no mark.
+fn has_several(op: &str, points: &[Option<Points>]) -> bool {
+    let mut marks = Vec::new();
+    for [least, most, marked] in points.iter().flatten().map(|points| points.each_ref().map(reals))
+    {
+        let ends = least.iter().zip(&most).zip(marked);
+        marks.extend(ends.filter(|((least, most), _)| least != most).map(|(_, mark)| mark));
+    }
+    let is_one = marks.iter().all(|mark| Some(mark) == marks.first());
+    matches!(op, "Max" | "Min" | "ReduceMax" | "ReduceMin") && !is_one
 }
 
 /// Number of elements of the shape that an `Expand` asks for.
@@ -214,7 +228,7 @@ pub(crate) fn open(
     let mut all = Vec::new();
     for place in (0..most.len()).filter(|&place| least[place] != most[place]) {
         let size = match call.marks.get(marked[place]).filter(|_| least[place] == 0) {
-            Some(size) => size.clone(),
+            Some(size) => size,
             None => {
                 let flat = b.reshape(value, vec![most.len()])?;
                 let number = b.cut(&flat, 0, place, place + 1)?;

@@ -1,6 +1,6 @@
 //! Operators that put elements elsewhere.
 
-use super::selected::Selection;
+use super::selected::{Selection, bounded};
 use crate::onnx::fault::{Result, beyond};
 use crate::onnx::general::bounds::before::{masked, real_rows};
 use crate::onnx::general::bounds::points;
@@ -42,9 +42,15 @@ fn concat(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     if (0..all.len()).all(|k| own(k).is_none()) {
         return Ok(made);
     }
+    if let (Some(own), 1) = (own(0), all.len()) {
+        return bounded(b, call, 0, made, at, &own.size);
+    }
     let mut keep = Vec::new();
+    let mut number = Some(0i64);
     for (k, value) in all.iter().enumerate() {
         let len = value.dims()[at];
+        let rows = own(k).map_or(Some(len as i64), |own| call.marks.add(&own.size));
+        number = number.zip(rows).and_then(|(all, rows)| all.checked_add(rows));
         keep.push(match (own(k), call.bound(k)) {
             (Some(own), _) => real_rows(b, &[len], &Bound { axis: 0, size: own.size.clone() })?,
             (None, Some(_)) => {
@@ -58,6 +64,9 @@ fn concat(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     }
     let keep = b.concat(&keep.iter().collect::<Vec<_>>(), 0)?;
     let chosen = Selection::of(b, &keep)?;
+    if let Some(number) = number {
+        call.marks.add_number(&chosen.count, number);
+    }
     let rows = chosen.rows(b, &made, at)?;
     chosen.bound(b, call, 0, rows, at)
 }

@@ -278,7 +278,7 @@ fn sizes(call: &Call<'_>) -> Result<Option<Vec<f64>>> {
     };
     let [least, most, marked] = points.each_ref().map(whole);
     let own = marked.get(bound.axis).and_then(|&mark| call.marks.get(mark));
-    let is_same = |size: &Value| same_size(bound, &Bound { axis: 0, size: size.clone() });
+    let is_same = |size: Value| same_size(bound, &Bound { axis: 0, size });
     let is_fixed = |axis: usize| axis == bound.axis || least[axis] == most[axis];
     if call.ints("axes")?.is_some() || !own.is_some_and(is_same) || !(0..most.len()).all(is_fixed) {
         return call.reals(3);
