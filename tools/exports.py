@@ -224,6 +224,8 @@ def main():
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--folder")
     given = parser.parse_args()
+    if given.folder:
+        pathlib.Path(given.folder).mkdir(parents=True, exist_ok=True)
     warnings.filterwarnings("ignore")
     logging.disable(logging.CRITICAL)
     only = [name for name in given.only.split(",") if name]
