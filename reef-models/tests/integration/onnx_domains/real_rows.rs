@@ -192,7 +192,8 @@ fn number_of_images_is_resized_by_nothing() {
     let axes = ints("axes", &[-1]);
     assert_eq!(made_of_rows(&by(&["images", "", "factors"], &[]), X), doubled);
     assert_eq!(made_of_rows(&by(&["images", "", "", "pixels"], &[axes]), X), doubled);
-    made_of_rows(&by(&["images", "whole", "factors"], &[crop.clone()]), X);
+    let crops = std::slice::from_ref(&crop);
+    assert_eq!(made_of_rows(&by(&["images", "whole", "factors"], crops), X), doubled);
     let corners = text("coordinate_transformation_mode", "align_corners");
     let turned = |list: &str| by(&["images", "", list], &[ints("axes", &[2, 0])]);
     assert_eq!(made_of_rows(&turned("wider"), X), doubled);
@@ -200,7 +201,7 @@ fn number_of_images_is_resized_by_nothing() {
         turned("longer"),
         by(&["images", "", "", "sizes"], &[]),
         by(&["images", "", "more"], &[corners]),
-        by(&["images", "part", "factors"], &[crop]),
+        by(&["images", "part", "factors"], crops),
     ];
     for parts in refused {
         let said = network(&rows(&parts), &[]).map(drop).unwrap_err();
@@ -226,7 +227,7 @@ fn matrices_whose_number_data_decide_have_one_matrix_for_all() {
 }
 
 #[test]
-fn quantized_matrices_whose_number_data_decide_have_one_matrix_for_all() {
+fn quantized_matrices_have_one_matrix_for_all() {
     let by = |dims: &[i64]| {
         let elements = dims.iter().product::<i64>() as usize;
         let inputs = ["q", "s", "zero", "w", "s", "zero", "s", "zero"];
