@@ -16,7 +16,7 @@ const APART: usize = 64;
 /// Sizes by their marks.
 ///
 /// A mark is a prime, so half of it, doubled, differs from all marks, and so for all divisors. Two
-/// marks are some thousand numbers apart, so a mark and a few rows more is none of the others. The
+/// marks are a thousand numbers apart, so a mark and a few rows more is none of the others. The
 /// first 64 differ from each other by another number each time, so the sum of two is that of no
 /// other two. Two thousand marks are exact as singles, all as integers of 32 bits.
 #[derive(Debug, Default)]
@@ -24,6 +24,8 @@ pub(crate) struct Marks {
     sizes: RefCell<HashMap<i64, Value>>,
     /// By the storages of sizes.
     numbers: RefCell<HashMap<usize, i64>>,
+    /// Numbers of sizes that are computed of others, at their marks.
+    computed: RefCell<HashMap<usize, i64>>,
     all: RefCell<Vec<i64>>,
     /// Between any two of the first marks.
     differences: RefCell<HashSet<i64>>,
@@ -45,7 +47,7 @@ impl Marks {
         if let Some(mark) = self.of(size) {
             return Some(mark);
         }
-        storage(size)?;
+        let storage = storage(size)?;
         let (mut all, mut differences) = (self.all.borrow_mut(), self.differences.borrow_mut());
         let first = all.last().map_or(FIRST, |last| last + GAP);
         let mark = (first..).find(|&number| {
@@ -56,16 +58,27 @@ impl Marks {
             differences.extend(all.iter().map(|other| mark - other));
         }
         all.push(mark);
-        self.add_number(size, mark);
+        self.numbers.borrow_mut().insert(storage, mark);
+        self.sizes.borrow_mut().insert(mark, size.clone());
         Some(mark)
     }
 
-    /// Gives a size that is computed of others the number that it has at their marks, if it has
-    /// none.
-    pub(crate) fn add_number(&self, size: &Value, number: i64) {
-        let Some(storage) = storage(size) else { return };
-        self.numbers.borrow_mut().entry(storage).or_insert(number);
-        self.sizes.borrow_mut().entry(number).or_insert_with(|| size.clone());
+    /// Says which number a size has that is computed of others, at their marks.
+    pub(crate) fn set_computed(&self, size: &Value, number: i64) {
+        if let Some(storage) = storage(size) {
+            self.computed.borrow_mut().insert(storage, number);
+        }
+    }
+
+    /// The number of a size at the marks of those that it is computed of, or its mark.
+    pub(crate) fn number(&self, size: &Value) -> Option<i64> {
+        let computed = self.computed.borrow().get(&storage(size)?).copied();
+        computed.or_else(|| self.add(size))
+    }
+
+    /// True if a size has this number. Another size may have it too, but for marks.
+    pub(crate) fn is(&self, size: &Value, number: i64) -> bool {
+        self.of(size) == Some(number) || self.number(size) == Some(number)
     }
 }
 

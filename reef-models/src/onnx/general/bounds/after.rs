@@ -378,7 +378,7 @@ fn of_numbers(b: &mut Builder<'_>, call: &Call<'_>, result: &Value) -> Result<Op
             let [least, _, marked] = call.points(index).map_or([0; 3], |points| {
                 points.each_ref().map(|point| whole(point).get(place).copied().unwrap_or_default())
             });
-            let is_own = call.marks.of(&own.size) == Some(marked) && least <= 1;
+            let is_own = call.marks.is(&own.size, marked) && least <= 1;
             if is_own || same_size(own, &asked) {
                 return Ok(Some(Bound { axis, size: own.size.clone() }));
             }
@@ -655,7 +655,9 @@ fn keeps_images(call: &Call<'_>) -> Result<bool> {
         None => call.reals(if is_old { 1 } else { 2 })?.and_then(|list| list.get(place).copied()),
     };
     // A known size is that of the most images. One that data decide is known to be theirs.
-    let is_kept = factor.map_or(call.points(3).is_some(), |factor| factor == 1.0);
+    // By its policy a node may stretch all axes as one of them.
+    let is_free = call.text("keep_aspect_ratio_policy", "stretch")? == "stretch";
+    let is_kept = factor.map_or(is_free && call.points(3).is_some(), |factor| factor == 1.0);
     let cuts = call.text("coordinate_transformation_mode", "")? == "tf_crop_and_resize";
     let part = if cuts { call.reals(1)?.filter(|part| !part.is_empty()) } else { None };
     let is_whole = part.is_none_or(|part| {

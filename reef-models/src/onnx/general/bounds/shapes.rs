@@ -3,7 +3,7 @@
 //! In: the size of an operand of `Reshape` or `Flatten`. Out: that of the result, along one axis.
 //! All other sizes are fixed.
 
-use super::points::{sizes, whole};
+use super::points::whole;
 use crate::onnx::fault::{Result, beyond};
 use crate::onnx::general::call::Call;
 use crate::tensors::builder::Builder;
@@ -41,12 +41,11 @@ fn opened_by_data(call: &Call<'_>, bound: &Bound) -> Result<Option<usize>> {
     let Some(axis) = all.next() else { return Ok(None) };
     let copies = !call.flag("allowzero", false)? && lists[1].get(bound.axis) == Some(&0);
     let [_, most, marked] = &lists;
-    let is_fixed = || match sizes(x, bound, call.marks) {
-        Some([_, rows, mark]) => {
-            let rest = rest_of(x, bound, rows, most);
-            rest.is_some() && rest == rest_of(x, bound, mark, marked)
-        }
-        None => false,
+    let is_fixed = || {
+        let rest = rest_of(x, bound, x.dims()[bound.axis] as i64, most);
+        let numbers = [call.marks.of(&bound.size), call.marks.number(&bound.size)];
+        let mut rests = numbers.into_iter().flatten().map(|rows| rest_of(x, bound, rows, marked));
+        rest.is_some() && rests.any(|other| other == rest)
     };
     if all.next().is_some() || copies || most.contains(&-1) && !is_fixed() {
         return Err(beyond("data decide about several sizes of a shape: fix all but one"));
@@ -93,19 +92,19 @@ pub(super) fn same_place(
     };
     let factor = if function == Binary::Mul { size / len.max(1) } else { len / size };
     let factor = factor as i64;
-    let number = call.marks.add(&bound.size).and_then(|mark| match function {
+    let number = call.marks.number(&bound.size).and_then(|mark| match function {
         Binary::Mul => mark.checked_mul(factor),
         _ => (mark % factor == 0).then_some(mark / factor),
     });
     if let Some(size) = number.and_then(|number| call.marks.get(number)) {
-        return Ok(Some(Bound { axis, size })); // computed before
+        return Ok(Some(Bound { axis, size })); // that of which this one was computed
     }
     let size = b.map(Element::I64, &[&bound.size], |w| {
         let (size, factor) = (w.input(0), w.whole(factor));
         w.bin(function, size, factor)
     })?;
     if let Some(number) = number {
-        call.marks.add_number(&size, number);
+        call.marks.set_computed(&size, number);
     }
     Ok(Some(Bound { axis, size }))
 }

@@ -49,7 +49,7 @@ fn concat(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let mut number = Some(0i64);
     for (k, value) in all.iter().enumerate() {
         let len = value.dims()[at];
-        let rows = own(k).map_or(Some(len as i64), |own| call.marks.add(&own.size));
+        let rows = own(k).map_or(Some(len as i64), |own| call.marks.number(&own.size));
         number = number.zip(rows).and_then(|(all, rows)| all.checked_add(rows));
         keep.push(match (own(k), call.bound(k)) {
             (Some(own), _) => real_rows(b, &[len], &Bound { axis: 0, size: own.size.clone() })?,
@@ -65,7 +65,7 @@ fn concat(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let keep = b.concat(&keep.iter().collect::<Vec<_>>(), 0)?;
     let chosen = Selection::of(b, &keep)?;
     if let Some(number) = number {
-        call.marks.add_number(&chosen.count, number);
+        call.marks.set_computed(&chosen.count, number);
     }
     let rows = chosen.rows(b, &made, at)?;
     chosen.bound(b, call, 0, rows, at)

@@ -1,6 +1,7 @@
 //! Reductions, running sums and products, the largest of a row.
 
 use crate::onnx::fault::Result;
+use crate::onnx::general::bounds::points::{only, open};
 use crate::onnx::general::call::{Call, one};
 use crate::onnx::general::operators::places::selected::bounded;
 use crate::tensors::axes::axis;
@@ -172,8 +173,13 @@ fn top(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Vec<Value>> {
     let [values, places] = b.top(&rows, k, largest)?;
     let both = [b.transpose(&values, &order)?, b.transpose(&places, &order)?];
     let Some(computed) = computed else { return Ok(both.into()) };
-    let size = b.reshape(computed, Vec::new())?;
-    let size = b.cast(&size, reef_op::tensor::Element::I64)?;
+    let size = match only(open(b, call, 1)?)? {
+        Some((_, size)) => size,
+        None => {
+            let size = b.reshape(computed, Vec::new())?;
+            b.cast(&size, reef_op::tensor::Element::I64)?
+        }
+    };
     let [values, places] = both;
     Ok(vec![bounded(b, call, 0, values, at, &size)?, bounded(b, call, 1, places, at, &size)?])
 }
